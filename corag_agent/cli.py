@@ -1,0 +1,113 @@
+"""The `corag` command: which subcommands there are, and how their errors end."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from corag_search.errors import InputError
+from corag_search.generators.base import GeneratorError
+
+# Each command is a module of corag_agent.commands with EXAMPLE, add_arguments(parser) and run(arguments).
+COMMANDS = {
+    "demo": "corpus → index → label → train → export → answer, on models inside packages",
+    "index": "cut documents into chunks, embed them and store them",
+    "label": "grid searches and answers → label table (resumable)",
+    "fit": "train the configuration agent on a label table",
+    "test": "evaluate a trained agent on the table's test split",
+    "export": "write the inference checkpoint of a trained agent",
+    "search": "choose the chunks for a query",
+    "answer": "choose the chunks for a query and answer from them",
+}
+USER_ERROR = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand.
+
+    Returns:
+        Exit code: 0, 2 for input that cannot be used (one line on standard error says why), 130 when interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print_out(_overview())
+        return 0 if given else USER_ERROR
+    if given[0] == "--version":
+        print_out(f"corag {metadata.version('corag')}")
+        return 0
+    command, *rest = given
+    if command not in COMMANDS:
+        return _fail("", f"unknown command {command!r}; there are: {', '.join(COMMANDS)}")
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+    warnings.showwarning = _one_line_warning
+    try:
+        return _run(command, rest)
+    except (InputError, GeneratorError, argparse.ArgumentError) as error:
+        return _fail(command, str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(command, f"{error.filename}: {error.strerror}; check the path and its permissions")
+    except KeyboardInterrupt:
+        return _fail(command, "interrupted; the same command goes on where it can") and 130
+
+
+def _run(command: str, rest: Sequence[str]) -> int:
+    from corag_agent.commands.parser import make_parser
+
+    module = importlib.import_module(f"corag_agent.commands.{command}")
+    if hasattr(module, "run_arguments"):  # Lightning's own command line takes over
+        return module.run_arguments(list(rest)) or 0
+    parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE)
+    module.add_arguments(parser)
+    try:
+        parsed = parser.parse_args(list(rest))
+    except SystemExit as end:  # after --help or --print_config
+        return int(end.code or 0)
+    return module.run(parser.instantiate(parsed)) or 0
+
+
+def print_out(text: str) -> None:
+    """One line or more on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line of standard output."""
+    print_out(json.dumps(value, ensure_ascii=False))
+
+
+def _fail(command: str, message: str) -> int:
+    sys.stderr.write(f"corag {command}".rstrip() + f": {' '.join(message.split())}\n")
+    return USER_ERROR
+
+
+def _one_line_warning(message: Any, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"corag: warning: {' '.join(str(message).split())}\n")
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: corag COMMAND [options]",
+            "",
+            "Budgeted, order-aware context selection for retrieval-augmented generation (CORAG, arXiv:2411.00744).",
+            "",
+            *lines,
+            "",
+            "`corag COMMAND --help` shows options and an example.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

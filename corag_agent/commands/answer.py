@@ -1,0 +1,52 @@
+"""`corag answer`: the answer to one query or a file of them."""
+
+from __future__ import annotations
+
+import argparse
+
+from jsonargparse import ArgumentParser
+
+from corag_agent.cli import print_json, print_out
+from corag_agent.commands.parser import add_pipeline, pipeline_of
+from corag_agent.commands.queries import add_queries, queries_of
+from corag_agent.commands.search import describe, selected_as_dict
+from corag_search.pipeline import Answer
+
+EXAMPLE = """  corag answer --store runs/store --query "How tall is the Eiffel Tower and who built it?"
+  corag answer --config configs/paper.yaml --store runs/store --agent runs/agent --queries questions.txt --json"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_queries(parser)
+    add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from corag_search.pipeline import Corag
+
+    queries = queries_of(arguments)
+    corag = Corag.from_config(pipeline_of(arguments))
+    for query in queries:
+        answer = corag.answer(query)
+        if arguments.json:
+            print_json(answer_as_dict(answer))
+        else:
+            print_out(f"{query}\n{describe_answer(answer)}")
+
+
+def describe_answer(answer: Answer) -> str:
+    """The answer, its chunks and where the time went, for people."""
+    steps = ", ".join(f"{step} {1000 * seconds:.0f}" for step, seconds in answer.timings.items())
+    return f"{describe(answer.selected)}\n  milliseconds: {steps}\n  answer: {answer.text}"
+
+
+def answer_as_dict(answer: Answer) -> dict:
+    """The answer, its sources and where the time went, for programs."""
+    return {
+        **selected_as_dict(answer.selected),
+        "answer": answer.text,
+        "citations": [citation.to_dict() for citation in answer.citations],
+        "prompt_tokens": answer.prompt_tokens,
+        "answer_tokens": answer.answer_tokens,
+        "timings": answer.timings,
+    }

@@ -1,0 +1,39 @@
+"""Queries from the command line or from a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from corag_search.errors import InputError
+from corag_search.policy_tree.problem import check_query
+
+
+def add_queries(parser: ArgumentParser) -> None:
+    """Options `--query`, `--queries` and `--json`."""
+    parser.add_argument("--query", type=str | None, default=None, help="The question.")
+    parser.add_argument("--queries", type=Path | None, default=None, help="A text file with a question on each line.")
+    parser.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON document a line.")
+
+
+def queries_of(arguments: argparse.Namespace) -> list[str]:
+    """The questions that were given.
+
+    Raises:
+        InputError: None or both ways were used, a question is empty, or the file cannot be read.
+    """
+    if (arguments.query is None) == (arguments.queries is None):
+        raise InputError("give either --query TEXT or --queries FILE")
+    if arguments.query is not None:
+        check_query(arguments.query)
+        return [arguments.query]
+    try:
+        lines = arguments.queries.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{arguments.queries} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    queries = [line.strip() for line in lines if line.strip()]
+    if not queries:
+        raise InputError(f"{arguments.queries} has no question; write one on each line")
+    return queries

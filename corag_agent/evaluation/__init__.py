@@ -1,0 +1,1 @@
+"""Comparing methods, and printing what came out."""

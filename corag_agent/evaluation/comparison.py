@@ -1,0 +1,117 @@
+"""Methods side by side on the questions of a label table, by looking their scores up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.errors import InputError
+from data_prep.grid import GridPoint
+from data_prep.table import LabelTable
+
+TREE, AGENT = "policy_tree", "policy_tree + agent"
+ORACLE_DEFAULTS, ORACLE_GRID = "oracle over rerankers", "oracle over all grid points"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodScores:
+    """What a method reached, question by question.
+
+    Attributes:
+        method: As it is called in tables.
+        reranker: The one it used; empty when it differs between questions.
+        rouge: ROUGE-L, `[n]`.
+        tokens: Tokens of the chosen chunks, `[n]`.
+    """
+
+    method: str
+    reranker: str
+    rouge: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+
+
+def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent | None = None) -> list[MethodScores]:
+    """Rivals and tree search for each reranker, the tree search with the agent, and METHOD §6's two oracles.
+
+    Args:
+        table: With rivals or without.
+        rows: Positions of the questions to compare on, `[n]`.
+        agent: Trained for the table's embedder; its settings are snapped to the grid.
+
+    Raises:
+        InputError: No questions, or an agent that does not fit the table.
+    """
+    if not len(rows):
+        raise InputError("there are no questions to compare on; this split of the label table is empty")
+    rouge, tokens = table.rouge()[rows], table.tokens[rows].astype(float)
+    default = grid_index(table, table.grid.defaults)
+    methods = list(_rivals(table, rows))
+    for index, reranker in enumerate(table.rerankers):
+        at = (slice(None), index, *default)
+        methods.append(MethodScores(TREE, reranker, rouge[at], tokens[at]))
+    if agent is not None:
+        agent.check_embedder(*(table.embedder[key] for key in ("name", "dimension", "fingerprint")))
+        at = agent_index(table, [agent.predict(embedding) for embedding in table.embeddings[rows]])
+        methods.append(MethodScores(AGENT, "", rouge[at], tokens[at]))
+    count = len(rows)
+    by_default = (slice(None), slice(None), *default)
+    methods.append(MethodScores(ORACLE_DEFAULTS, "", *_best(rouge[by_default], tokens[by_default])))
+    methods.append(MethodScores(ORACLE_GRID, "", *_best(rouge.reshape(count, -1), tokens.reshape(count, -1))))
+    return methods
+
+
+def agent_index(table: LabelTable, predictions: Sequence[Prediction]) -> tuple[NDArray[np.intp], ...]:
+    """Index of the predicted configurations into the first five axes of `LabelTable.rouge` over the same questions.
+
+    Raises:
+        InputError: A predicted reranker is not in the table.
+    """
+    found = []
+    for row, prediction in enumerate(predictions):
+        if prediction.reranker not in table.rerankers:
+            raise InputError(
+                f"the agent chose the reranker {prediction.reranker!r}, the table has {', '.join(table.rerankers)}"
+            )
+        snapped = GridPoint(
+            table.grid.snap("exploration", prediction.exploration),
+            table.grid.snap("cost_coefficient", prediction.cost_coefficient),
+            int(table.grid.snap("iterations", prediction.iterations)),
+        )
+        found.append((row, table.rerankers.index(prediction.reranker), *grid_index(table, snapped)))
+    return tuple(np.array(found, np.intp).T)
+
+
+def grid_index(table: LabelTable, point: GridPoint) -> tuple[int, int, int]:
+    """Index of a grid point along the grid's axes."""
+    grid = table.grid
+    return (
+        grid.exploration.index(point.exploration),
+        grid.cost_coefficient.index(point.cost_coefficient),
+        grid.iterations.index(point.iterations),
+    )
+
+
+def _rivals(table: LabelTable, rows: NDArray[np.intp]) -> Iterator[MethodScores]:
+    if table.rivals is None:
+        return
+    order = list(table.questions["question_id"].iloc[rows])
+    for method in dict.fromkeys(["naive_rag", *table.rivals["method"]]):
+        for reranker in table.rerankers:
+            chosen = table.rivals[(table.rivals["method"] == method) & (table.rivals["reranker"] == reranker)]
+            if len(chosen):
+                chosen = chosen.set_index("question_id").loc[order]
+                yield MethodScores(
+                    method, reranker, chosen["rougeL"].to_numpy(), chosen["prompt_tokens"].to_numpy(float)
+                )
+
+
+def _best(
+    rouge: NDArray[np.float64], tokens: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The best of each row, `[n, m]` → two of `[n]`; among equals the one of fewest tokens."""
+    best = np.lexsort((tokens, -rouge.round(9)), axis=-1)[:, :1]
+    return np.take_along_axis(rouge, best, -1)[:, 0], np.take_along_axis(tokens, best, -1)[:, 0]

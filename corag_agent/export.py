@@ -1,0 +1,191 @@
+"""From a training checkpoint to the directory that inference loads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from corag_agent.module import ConfigurationAgentModule
+from corag_search.agent import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE, ConfigurationAgent
+from corag_search.errors import InputError
+from corag_search.files import replacing_directory
+
+CARD_FILE = "README.md"
+
+
+def export(
+    checkpoint: str | Path,
+    out: str | Path,
+    metrics: Mapping[str, float] | None = None,
+    licence: str = "apache-2.0",
+) -> Path:
+    """Writes `model.safetensors`, `config.json` and a model card, all or nothing.
+
+    The same checkpoint gives the same bytes.
+
+    Args:
+        checkpoint: A `.ckpt` of `corag fit`.
+        out: Directory to make; a previous export there is replaced.
+        metrics: Results to put on the card, such as `{"test/rougeL": 0.61}`.
+        licence: Of the weights, as an SPDX name in lower case.
+
+    Returns:
+        The directory.
+
+    Raises:
+        InputError: When the checkpoint is missing or not one of ours, or `out` is anything but a previous export.
+    """
+    checkpoint, out = Path(checkpoint), Path(out)
+    _check_replaceable(out)
+    module, state = _load(checkpoint)
+    weights = save({name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())})
+    config = _config(module, state, hashlib.sha256(weights).hexdigest(), metrics)
+    with replacing_directory(out, marker=CONFIG_FILE) as partial:
+        (partial / WEIGHTS_FILE).write_bytes(weights)
+        (partial / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (partial / CARD_FILE).write_text(_card(config, licence), encoding="utf-8")
+        ConfigurationAgent.load(partial)  # what inference would refuse is never put in place
+    return out
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuses to replace anything but an empty directory or an export without further files."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    try:
+        ours = json.loads((out / CONFIG_FILE).read_text(encoding="utf-8")).get("format") == FORMAT
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise InputError(f"{out} is not a previous export, so it is not overwritten; name another directory")
+    foreign = sorted({file.name for file in out.iterdir()} - {WEIGHTS_FILE, CONFIG_FILE, CARD_FILE})
+    if foreign:
+        raise InputError(f"{out} also holds {', '.join(foreign)}, which would be lost; move that or name another")
+
+
+def _load(checkpoint: Path) -> tuple[ConfigurationAgentModule, dict[str, Any]]:
+    if not checkpoint.is_file():
+        raise InputError(f"checkpoint {checkpoint} does not exist; `corag fit` makes one")
+    try:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        module = ConfigurationAgentModule.load_from_checkpoint(checkpoint, map_location="cpu")
+    except (RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"checkpoint {checkpoint} is not one that `corag fit` wrote: {reason}") from error
+    return module, state
+
+
+def _config(
+    module: ConfigurationAgentModule, state: Mapping[str, Any], sha256: str, metrics: Mapping[str, float] | None
+) -> dict[str, Any]:
+    given = module.hparams
+    bound = ("rerankers", "grid", "embedder", "label_fingerprint", "input_dim")
+    hyperparameters = {
+        key: value
+        for key, value in {**state.get("datamodule_hyper_parameters", {}), **given}.items()
+        if key not in bound and not key.startswith("_")
+    }
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "rerankers": list(given["rerankers"]),
+        "settings": list(SETTINGS),
+        "ranges": {name: list(module.ranges[name]) for name in SETTINGS},
+        "layers": module.encoder.widths,
+        "embedder": given["embedder"],
+        "grid": given["grid"],
+        "labels": given["label_fingerprint"],
+        "training": {
+            "epochs": _epochs(state),
+            "steps": state["global_step"],
+            "optimizer": _optimizer(state),
+            "hyperparameters": hyperparameters,
+            "lightning": state["pytorch-lightning_version"],
+            "torch": str(torch.__version__),
+        },
+        "metrics": dict(metrics or {}),
+        "sha256": sha256,
+    }
+
+
+def _epochs(state: Mapping[str, Any]) -> int:
+    """Epochs begun: unlike `state["epoch"]`, the same whether saved within the last one or after it."""
+    loops = state.get("loops")  # absent when only weights were saved
+    return loops["fit_loop"]["epoch_progress"]["current"]["ready"] if loops else state["epoch"] + 1
+
+
+def _optimizer(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Learning rate and the like, as the first parameter group has them."""
+    optimizers = state.get("optimizer_states")
+    group: dict[str, Any] = optimizers[0]["param_groups"][0] if optimizers else {}
+    plain = (bool, int, float, str)
+    return {key: value for key, value in group.items() if key != "params" and isinstance(value, plain)}
+
+
+def _card(config: Mapping[str, Any], licence: str) -> str:
+    embedder, training = config["embedder"], config["training"]
+    ranges = "\n".join(f"- `{name}`: {low:g} to {high:g}" for name, (low, high) in config["ranges"].items())
+    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in config["metrics"].items())
+    results = f"| metric | value |\n| --- | --- |\n{measured}" if measured else "None were given at export."
+    labels = json.dumps(config["labels"], indent=2, ensure_ascii=False, sort_keys=True)
+    return f"""---
+license: {licence}
+library_name: corag
+tags: [retrieval-augmented-generation, reranking, corag]
+---
+
+# Configuration agent
+
+Chooses, from the embedding of a query, which reranker scores chunk combinations and how the policy tree is searched
+(CORAG, arXiv:2411.00744).
+
+```python
+from corag_search import ConfigurationAgent
+
+agent = ConfigurationAgent.load("path/of/this/directory")
+agent.predict(query_embedding)  # float array [{config["layers"][0]}]
+```
+
+## Input
+
+Embeddings of {config["layers"][0]} numbers by `{embedder["name"]}` (fingerprint `{embedder["fingerprint"]}`).
+Those of any other embedder are meaningless to it.
+
+## Output
+
+One of {len(config["rerankers"])} rerankers ({", ".join(f"`{name}`" for name in config["rerankers"])}) with
+probabilities, and settings within:
+
+{ranges}
+
+## Training
+
+Layers {" → ".join(str(width) for width in config["layers"])}, {training["epochs"]} epochs, {training["steps"]} steps,
+Lightning {training["lightning"]}, torch {training["torch"]}. All hyperparameters are in `{CONFIG_FILE}`.
+What the labels were made with:
+
+```json
+{labels}
+```
+
+## Results
+
+{results}
+
+## Limits
+
+It knows the rerankers above, at the budget, chunk size, prompt and LLM that the labels were made with, and queries
+like those it was trained on. Its probabilities are not calibrated: read the confidence as a ranking, not as a
+frequency.
+
+## Licence
+
+`{licence}`
+"""

@@ -1,0 +1,169 @@
+"""`corag fit`, `corag validate` and `corag test`: Lightning's command line for the configuration agent."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+
+import torch
+from jsonargparse import ArgumentError
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from corag_agent.datamodule import LabelDataModule
+from corag_agent.module import ConfigurationAgentModule
+from corag_search.errors import InputError
+from corag_search.files import replacing_file
+
+_EXAMPLE = "Example: corag {} --config configs/train.yaml --data.labels labels.parquet --output runs/agent"
+_WITH_CHECKPOINT = f"{_EXAMPLE} --ckpt_path runs/agent/checkpoints/best.ckpt"
+SUBCOMMANDS = {
+    "fit": f"Trains a configuration agent on a label table. {_EXAMPLE.format('fit')}",
+    "validate": f"Measures a checkpoint on the validation split. {_WITH_CHECKPOINT.format('validate')}",
+    "test": f"Measures a checkpoint on the test split. {_WITH_CHECKPOINT.format('test')}",
+}
+
+# Keeps paths and names of the machine out of what W&B records; a variable that is set already stays.
+_WANDB_PRIVACY = {
+    "WANDB_X_DISABLE_META": "true",
+    "WANDB_X_DISABLE_MACHINE_INFO": "true",
+    "WANDB_DISABLE_GIT": "true",
+    "WANDB_DISABLE_CODE": "true",
+    "WANDB_CONSOLE": "off",
+}
+
+# What the model must know of the data.
+_LINKED = ("input_dim", "rerankers", "grid", "embedder", "label_fingerprint")
+
+
+class ResolvedConfig(SaveConfigCallback):
+    """Writes `config.SUBCOMMAND.yaml` beside the results, in place of an earlier one."""
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes the file; called once, on the first process only."""
+        text = self.parser.dump(self.config, skip_none=False)
+        with replacing_file(Path(trainer.default_root_dir) / f"config.{TrainerFn(stage).value}.yaml") as partial:
+            partial.write_text(text, encoding="utf-8")
+
+
+class LastCheckpoint(ModelCheckpoint):
+    """`last.ckpt` after every epoch; `save_last` of Lightning 2.6 renews it only together with the best one."""
+
+    def __init__(self, dirpath: str) -> None:
+        """Takes the directory."""
+        super().__init__(dirpath, filename="last", enable_version_counter=False)
+
+
+class AgentCLI(LightningCLI):
+    """Lightning's command line with one `output` directory, and the model built to fit the data."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds `output` and `checkpoint`, and links what belongs together."""
+        parser.add_argument("--output", type=str, default="runs/agent", help="Directory that everything is written to.")
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+        parser.link_arguments("output", "trainer.default_root_dir")
+        parser.link_arguments("output", "trainer.logger.init_args.save_dir")
+        for callback in ("checkpoint", "last_checkpoint"):
+            parser.link_arguments("output", f"{callback}.dirpath", compute_fn=_checkpoints_in)
+        for name in _LINKED:
+            parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
+
+    def before_instantiate_classes(self) -> None:
+        """Refuses a graphics card that is not there, before anything is built."""
+        accelerator = self.config[self.config.subcommand].trainer.accelerator
+        if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
+            raise InputError(
+                f"trainer.accelerator is {accelerator!r}, but torch {torch.__version__} finds no CUDA device; "
+                "train with configs/train.yaml, or install a torch for your driver"
+            )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The subcommands offered, with the arguments that they leave out."""
+        return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name in SUBCOMMANDS}
+
+
+def training_cli(args: Sequence[str]) -> AgentCLI:
+    """Runs a subcommand.
+
+    Args:
+        args: As on the command line, such as `["fit", "--config", "configs/train.yaml", "--data.labels", "a.parquet"]`.
+            A later `--config` overrides an earlier one, and further arguments override both.
+
+    Returns:
+        The command line after its run; its `trainer.callback_metrics` hold the last metrics.
+
+    Raises:
+        InputError: When an argument, the configuration, the label table or the checkpoint is unusable.
+        SystemExit: After printing, when `args` ask for help.
+    """
+    for name, value in _WANDB_PRIVACY.items():
+        os.environ.setdefault(name, value)
+    try:
+        with _quiet():
+            return AgentCLI(
+                ConfigurationAgentModule,
+                LabelDataModule,
+                save_config_callback=ResolvedConfig,
+                save_config_kwargs={"save_to_log_dir": False},
+                seed_everything_default=0,
+                auto_configure_optimizers=False,  # the model's `optimizer` and `scheduler` are configured instead
+                parser_kwargs=_parser_kwargs(),
+                args=list(args),
+            )
+    except InputError:
+        raise
+    except (ArgumentError, ValueError, FileNotFoundError, MisconfigurationException) as error:
+        cause = _input_error_behind(error)
+        raise InputError(str(cause) if cause else " ".join(str(error).split())) from error
+
+
+def _parser_kwargs() -> dict[str, Any]:
+    main = {"prog": "corag", "description": "Training of the configuration agent.", "exit_on_error": False}
+    each = {name: {"description": text, "exit_on_error": False} for name, text in SUBCOMMANDS.items()}
+    return {**main, **each}
+
+
+def _checkpoints_in(output: str) -> str:
+    return str(Path(output) / "checkpoints")
+
+
+def _input_error_behind(error: BaseException | None) -> InputError | None:
+    while error is not None and not isinstance(error, InputError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without tips, device listings and warnings about choices that are meant."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels: list[Any] = [each.level for each in loggers]
+    with warnings.catch_warnings():
+        for noise in (
+            ".*treespec, LeafSpec.*",  # Lightning's own, on torch 2.13
+            ".*does not have many workers.*",  # the batches are cut from memory
+            ".*LightningCLI's args parameter.*",
+            ".*Checkpoint directory .* exists and is not empty.*",
+            ".*The number of training batches .* is smaller than the logging interval.*",
+            ".*Experiment logs directory .* exists and is not empty.*",
+        ):
+            warnings.filterwarnings("ignore", message=noise)
+        for each in loggers:
+            each.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for each, level in zip(loggers, levels, strict=True):
+                each.setLevel(level)

@@ -1,0 +1,30 @@
+"""The unit of retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from corag_search.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document, cut by tokens.
+
+    Attributes:
+        id: Unique in its store.
+        text: Exactly the slice of the document that the metadata's offsets name.
+        cost: Length of `text` in tokens of the run's tokenizer (METHOD §1: cost(χ) = |χ|).
+        metadata: At least `document`, `start` and `end` (character offsets) when cut by `chunk_documents`.
+    """
+
+    id: str
+    text: str
+    cost: int
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cost, bool) or int(self.cost) != self.cost or self.cost < 1:
+            raise InputError(f"chunk {self.id!r}: cost must be a whole number of tokens, at least 1, got {self.cost!r}")

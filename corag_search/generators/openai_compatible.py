@@ -1,0 +1,242 @@
+"""Any endpoint that speaks OpenAI's chat completions: vLLM, Ollama, llama.cpp, a cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import httpx
+
+from corag_search.errors import InputError
+from corag_search.generators.base import Generation, GeneratorError
+from corag_search.generators.retry import RetryPolicy
+from corag_search.packaged import fingerprint
+from corag_search.registry import whole
+
+DEFAULT_KEY = "OPENAI_API_KEY"
+
+
+class OpenAICompatibleGenerator:
+    """A model behind `POST {base_url}/chat/completions`. Safe to share between threads.
+
+    The key is read from the environment for each request and kept nowhere.
+
+    Attributes:
+        name: "openai".
+        context_length: As given, None when not known.
+    """
+
+    name = "openai"
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        api_key_env: str = DEFAULT_KEY,
+        context_length: int | None = None,
+        temperature: float = 0.0,
+        seed: int | None = 0,
+        timeout: float = 120.0,
+        retries: int = 5,
+        backoff: float = 0.5,
+        longest_wait: float = 60.0,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            base_url: Up to and with the version: "http://localhost:8000/v1".
+            model: As the endpoint names it.
+            api_key_env: Environment variable with the key. The default one may be unset, for servers without keys.
+            context_length: Tokens of prompt, template and answer together, where it is known.
+            temperature: 0 for the likeliest token each time.
+            seed: Of the sampling; None leaves it out for endpoints that refuse it.
+            timeout: Seconds without a byte from the endpoint.
+            retries: Attempts after the first on 429, 5xx and broken connections.
+            backoff: Seconds before the first retry; it doubles each time, with jitter.
+            longest_wait: Seconds that one wait may take; an endpoint that asks for more is given up.
+            extra_body: More fields of the request, as `{"cache_prompt": False}` of llama.cpp.
+
+        Raises:
+            InputError: An unusable value, or `api_key_env` names a variable that is not set.
+        """
+        address = httpx.URL(base_url) if isinstance(base_url, str) else httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
+            raise InputError(f"base_url must be like 'http://localhost:8000/v1', got {base_url!r}")
+        if address.userinfo:
+            raise InputError("base_url must not hold a user or password; put the key in an environment variable")
+        if not model:
+            raise InputError(f"model must name a model of the endpoint, got {model!r}")
+        if api_key_env != DEFAULT_KEY and not os.environ.get(api_key_env):
+            raise InputError(f"environment variable {api_key_env!r} (api_key_env) is not set; set it to the key")
+        if not timeout > 0:
+            raise InputError(f"timeout must be a number of seconds above 0, got {timeout!r}")
+        if not 0 <= temperature < float("inf"):
+            raise InputError(f"temperature must be a finite number, at least 0, got {temperature!r}")
+        if context_length is not None:
+            whole("context_length", context_length)
+        self.context_length = context_length
+        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._key_variable = api_key_env
+        self._body = {"model": model, "temperature": temperature, **({} if seed is None else {"seed": seed})}
+        self._body |= dict(extra_body or {})
+        try:
+            json.dumps(self._body)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"extra_body must be made of JSON values: {error}") from None
+        self._retry = RetryPolicy(retries, backoff, longest_wait)
+        self._client = httpx.Client(timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleGenerator({self._url!r}, model={self._body['model']!r})"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the address, the model's name and the sampling; the weights behind it are out of sight."""
+        return fingerprint([], {"name": self.name, "url": self._url, **self._body})
+
+    def generate(self, prompt: str, max_tokens: int) -> Generation:
+        """The answer to one prompt.
+
+        Raises:
+            GeneratorError: The endpoint refused, failed, or answered something else than a completion.
+        """
+        with self._post(self._request(prompt, max_tokens)) as response:
+            answer = self._parsed(response.content, response.headers.get("content-type", ""))
+        usage = answer.get("usage") or {}
+        return Generation(
+            self._field(answer, "message"), usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+        )
+
+    def stream(self, prompt: str, max_tokens: int) -> Iterator[str]:
+        """The same answer, piece by piece. Retries end with the first byte of the answer.
+
+        Raises:
+            GeneratorError: As `generate`, or the stream broke off.
+        """
+        return self._pieces(self._request(prompt, max_tokens) | {"stream": True})
+
+    def _pieces(self, request: Mapping[str, Any]) -> Iterator[str]:
+        with self._post(request) as response:
+            kind = response.headers.get("content-type", "")
+            if "text/event-stream" not in kind:
+                raise self._error(f"answered {kind or 'something'} instead of a stream of events; check base_url")
+            finished = False
+            try:
+                for line in response.iter_lines():
+                    field, _, data = line.partition(":")
+                    if field != "data":  # comments, event names, blank lines
+                        continue
+                    if data.strip() == "[DONE]":
+                        return
+                    event = self._parsed(data.encode(), kind)
+                    for choice in event.get("choices") or ():
+                        finished = finished or bool(choice.get("finish_reason"))
+                        if content := (choice.get("delta") or {}).get("content"):
+                            yield content
+            except httpx.HTTPError as error:
+                raise self._error(f"broke off the stream: {_reason(error)}") from error
+            if not finished:
+                raise self._error("ended the stream in the middle of the answer; ask again")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _request(self, prompt: str, max_tokens: int) -> dict[str, Any]:
+        messages = [{"role": "user", "content": prompt}]
+        return {"messages": messages, "max_tokens": whole("max_tokens", max_tokens), **self._body}
+
+    @contextmanager
+    def _post(self, body: Mapping[str, Any]) -> Iterator[httpx.Response]:
+        """The response of status 200, its content not read yet if it streams; retries until there is one."""
+        if self._client.is_closed:
+            raise GeneratorError(f"{self!r} was closed; load it again")
+        key = os.environ.get(self._key_variable)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        content = json.dumps(body).encode()
+        for attempt in self._retry.attempts():
+            try:
+                request = self._client.build_request("POST", self._url, content=content, headers=headers)
+                response = self._client.send(request, stream=bool(body.get("stream")))
+            except (httpx.TransportError, httpx.DecodingError) as error:
+                attempt.failed(self._error(f"cannot be reached or broke off: {_reason(error)}; is the server up?"))
+                continue
+            try:
+                if response.status_code == httpx.codes.OK:
+                    yield response
+                    return
+                failure = self._refusal(response, key)
+                if response.status_code not in RetryPolicy.STATUSES:
+                    raise failure
+                wanted = response.headers.get("retry-after")
+            finally:
+                response.close()
+            attempt.failed(failure, wanted)
+
+    def _refusal(self, response: httpx.Response, key: str | None) -> GeneratorError:
+        """The error for a status other than 200."""
+        try:
+            detail = _detail(response.read().decode("utf-8", "replace"))
+        except httpx.HTTPError:
+            detail = ""
+        if key:
+            detail = detail.replace(key, "***")
+        status = response.status_code
+        hints = {
+            401: f"; set the environment variable {self._key_variable} to a key that is valid there",
+            403: f"; the key in {self._key_variable} may not use this model",
+            404: f"; check base_url (it ends in /v1, as a rule) and the model {self._body['model']!r}",
+        }
+        return self._error(f"answered {status}{f' ({detail})' if detail else ''}{hints.get(status, '')}")
+
+    def _parsed(self, content: bytes, kind: str) -> dict[str, Any]:
+        """The JSON object that an endpoint answers."""
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            start = " ".join(content[:60].decode("utf-8", "replace").split())
+            if "html" in kind or start.startswith("<"):
+                raise self._error("answered an HTML page; check base_url (it ends in /v1, as a rule)") from None
+            raise self._error(f"answered what is no JSON, or half of it: {start!r}") from None
+        if not isinstance(answer, dict):
+            raise self._error(f"answered a JSON {type(answer).__name__}, not a completion; check base_url")
+        if answer.get("error"):
+            raise self._error(f"failed: {_detail(json.dumps(answer))}")
+        return answer
+
+    def _field(self, answer: Mapping[str, Any], name: str) -> str:
+        try:
+            choice = answer["choices"][0]
+            content = choice[name]["content"]
+        except (KeyError, IndexError, TypeError):
+            raise self._error("answered JSON without choices[0].message.content; is it a chat endpoint?") from None
+        if not isinstance(content, str):
+            raise self._error(
+                f"gave no text (finish_reason {choice.get('finish_reason')!r}); raise max_tokens or use another model"
+            )
+        return content
+
+    def _error(self, what: str) -> GeneratorError:
+        return GeneratorError(f"{self._url} {what}")
+
+
+def _detail(text: str) -> str:
+    """The message of an error body in one line, at most 200 characters; nothing for a page."""
+    if text.lstrip().startswith("<"):
+        return ""
+    try:
+        body = json.loads(text)
+        error = body.get("error", body.get("detail", body.get("message", text)))
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError):
+        pass
+    return " ".join(text.split())[:200]
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,346 @@
+"""The seven steps from a query to an answer (METHOD §7)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.chunk import Chunk
+from corag_search.config import SearchConfig
+from corag_search.embedders import load_embedder
+from corag_search.embedders.base import Embedder
+from corag_search.errors import InputError
+from corag_search.generators import load_generator
+from corag_search.generators.base import Generator
+from corag_search.pipeline_config import PipelineConfig
+from corag_search.policy_tree.problem import check_query
+from corag_search.policy_tree.search import search_policy_tree
+from corag_search.prompt import Citation, citations
+from corag_search.rerankers import load_reranker
+from corag_search.rerankers.base import Reranker, as_reranker
+from corag_search.result import SearchResult
+from corag_search.shipped import find_checkpoint
+from corag_search.store import VectorStore
+from corag_search.tokenizers import Tokenizer, load_tokenizer
+
+TEMPLATE_TOKENS = 48  # room for the chat template that an endpoint wraps around the prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(SearchResult):
+    """A search result together with what led to it.
+
+    Attributes:
+        query: The question.
+        candidates: What was retrieved, best first; `order` points into it.
+        reranker: Name of the reranker that judged.
+        config: Settings of the search.
+        prediction: What the agent predicted; None without an agent.
+        timings: Seconds by step: embed, agent, retrieve, search.
+    """
+
+    query: str = ""
+    candidates: tuple[Chunk, ...] = ()
+    reranker: str = ""
+    config: SearchConfig = field(default_factory=SearchConfig)
+    prediction: Prediction | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer and where it comes from.
+
+    Attributes:
+        text: What the generator wrote.
+        chunks: The prompt's chunks, in its order.
+        citations: For each number of the prompt: chunk, document and offsets, and whether the answer names it.
+        config: Settings of the search.
+        timings: Seconds by step: embed, agent, retrieve, search, prompt, generate.
+        selected: The search behind it.
+        prompt: The prompt as it was sent.
+        prompt_tokens: Tokens of the whole prompt, as the generator counted them.
+        answer_tokens: Tokens of the answer.
+    """
+
+    text: str
+    chunks: tuple[Chunk, ...]
+    citations: tuple[Citation, ...]
+    config: SearchConfig
+    timings: dict[str, float]
+    selected: Selected
+    prompt: str
+    prompt_tokens: int
+    answer_tokens: int
+
+
+class Corag:
+    """Query in, answer out. Safe to share between threads.
+
+    Args:
+        store: Where candidates come from.
+        embedder: The one that built the store.
+        config: Settings; its component names are used for what is not given here.
+        agent: Predicts reranker and settings for each query; None for the configured ones.
+        generator: Writes the answer; loaded by `config.generator` when first needed.
+        tokenizer: Counts; loaded by `config.tokenizer` when first needed.
+
+    Raises:
+        InputError: Store, embedder and agent do not belong together.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        embedder: Embedder,
+        config: PipelineConfig | None = None,
+        *,
+        agent: ConfigurationAgent | None = None,
+        generator: Generator | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        self.store = store
+        self.embedder = embedder
+        self.config = config or PipelineConfig()
+        self.agent = agent
+        store.check_embedder(embedder)
+        if agent is not None:
+            agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)
+        self._generator = generator
+        self._tokenizer = tokenizer
+        self._rerankers: dict[str, Reranker] = {}
+        self._loading = threading.RLock()
+
+    @classmethod
+    def from_config(cls, config: str | os.PathLike[str] | PipelineConfig) -> Corag:
+        """Load all that a YAML file names; rerankers and generator are loaded when first needed.
+
+        Raises:
+            InputError: The file, a component in it, the store or the checkpoint cannot be used.
+        """
+        settings = config if isinstance(config, PipelineConfig) else PipelineConfig.from_file(config)
+        if settings.store is None:
+            raise InputError("store is not set; name the directory that `corag index` wrote")
+        store = VectorStore.load(settings.store)
+        agent = None if settings.agent is None else ConfigurationAgent.load(find_checkpoint(settings.agent))
+        return cls(store, load_embedder(**settings.embedder), settings, agent=agent)
+
+    @property
+    def generator(self) -> Generator:
+        """The generator, loaded on first use."""
+        with self._loading:
+            if self._generator is None:
+                self._generator = load_generator(**self.config.generator)
+            return self._generator
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that counts, loaded on first use."""
+        with self._loading:
+            if self._tokenizer is None:
+                self._tokenizer = load_tokenizer(self.config.tokenizer)
+            return self._tokenizer
+
+    def reranker(self, name: str) -> Reranker:
+        """A reranker by name with its configured options, loaded on first use.
+
+        Raises:
+            InputError: Unknown name, or it cannot be loaded.
+        """
+        with self._loading:
+            if name not in self._rerankers:
+                self._rerankers[name] = load_reranker(name, **self.config.rerankers.get(name, {}))
+            return self._rerankers[name]
+
+    def search(
+        self,
+        query: str,
+        *,
+        budget: int | None = None,
+        reranker: str | Reranker | None = None,
+        candidates: int | Sequence[Chunk] | None = None,
+        **settings: Any,
+    ) -> Selected:
+        """Choose the chunks for a query.
+
+        Args:
+            query: The question.
+            budget: Tokens; the configured one when None.
+            reranker: Name or object; the agent's choice when None, or the configured one without an agent.
+            candidates: How many chunks to retrieve, or the very chunks to choose from, best first.
+            **settings: Any other field of `SearchConfig`; takes precedence over the agent.
+
+        Raises:
+            InputError: A bad value; see `search_policy_tree`.
+        """
+        check_query(query)
+        timings: dict[str, float] = {}
+        config = _with_settings(self.config.search, settings, budget)
+        prediction = None
+        given = None if candidates is None or isinstance(candidates, int) else tuple(candidates)
+        if given is None or self.agent is not None:
+            with _timed(timings, "embed"):
+                embedding = self.embedder.encode([query])[0]
+        if self.agent is not None:
+            with _timed(timings, "agent"):
+                prediction = self.agent.predict(embedding)
+            predicted = {n: getattr(prediction, n) for n in ("iterations", "exploration", "cost_coefficient")}
+            config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
+        if given is None:
+            with _timed(timings, "retrieve"):
+                k = self.config.candidates if candidates is None else candidates
+                given = tuple(self.store.search(embedding, k))  # type: ignore[arg-type]
+        if reranker is None:
+            reranker = prediction.reranker if prediction else self.config.reranker
+        judge = self.reranker(reranker) if isinstance(reranker, str) else as_reranker(reranker)
+        with _timed(timings, "search"):
+            result = search_policy_tree(query, given, judge, config)
+        return Selected(
+            **{f.name: getattr(result, f.name) for f in fields(result)},
+            query=query,
+            candidates=given,
+            reranker=judge.name,
+            config=config,
+            prediction=prediction,
+            timings=timings,
+        )
+
+    def answer(self, query: str, **options: Any) -> Answer:
+        """Choose the chunks for a query and let the generator answer from them.
+
+        Args:
+            query: The question.
+            **options: As for `search`.
+
+        Raises:
+            InputError: As `search`, or a prompt that would overflow the generator's context.
+            GeneratorError: The generator failed.
+        """
+        selected = self.search(query, **options)
+        prompt, timings = self._prompt(selected)
+        with _timed(timings, "generate"):
+            generation = self.generator.generate(prompt, self.config.max_answer_tokens)
+        return _answer(selected, prompt, generation.text, timings, generation.prompt_tokens, generation.answer_tokens)
+
+    def stream(self, query: str, **options: Any) -> AnswerStream:
+        """As `answer`, but the text comes in pieces as it is written.
+
+        Example:
+            >>> stream = corag.stream("How tall is the tower?")  # doctest: +SKIP
+            >>> for piece in stream:  # doctest: +SKIP
+            ...     print(piece, end="")
+            >>> stream.answer.citations  # doctest: +SKIP
+        """
+        selected = self.search(query, **options)
+        prompt, timings = self._prompt(selected)
+        return AnswerStream(self, selected, prompt, timings)
+
+    async def asearch(self, query: str, **options: Any) -> Selected:
+        """`search` in a worker thread; the event loop goes on."""
+        return await asyncio.to_thread(self.search, query, **options)
+
+    async def aanswer(self, query: str, **options: Any) -> Answer:
+        """`answer` in a worker thread; the event loop goes on."""
+        return await asyncio.to_thread(self.answer, query, **options)
+
+    async def astream(self, query: str, **options: Any) -> AsyncIterator[str]:
+        """The answer's text in pieces; each is awaited in a worker thread."""
+        stream = await asyncio.to_thread(self.stream, query, **options)
+        pieces = iter(stream)
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+
+    def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
+        timings = dict(selected.timings)
+        with _timed(timings, "prompt"):
+            prompt = self.config.prompt.fill(selected.query, [chunk.text for chunk in selected.chunks])
+            check_context(prompt, self.config.max_answer_tokens, self.generator, self.tokenizer)
+        return prompt, timings
+
+
+class AnswerStream:
+    """Pieces of an answer as they are written; `answer` is there when the last one was taken."""
+
+    def __init__(self, corag: Corag, selected: Selected, prompt: str, timings: dict[str, float]) -> None:
+        self.selected = selected
+        self.prompt = prompt
+        self._corag = corag
+        self._timings = timings
+        self._answer: Answer | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        pieces = []
+        with _timed(self._timings, "generate"):
+            for piece in self._corag.generator.stream(self.prompt, self._corag.config.max_answer_tokens):
+                pieces.append(piece)
+                yield piece
+        text = "".join(pieces)
+        prompt_tokens, answer_tokens = self._corag.tokenizer.count([self.prompt, text])
+        self._answer = _answer(self.selected, self.prompt, text, self._timings, prompt_tokens, answer_tokens)
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer (token counts are the tokenizer's).
+
+        Raises:
+            RuntimeError: The stream was not read to its end.
+        """
+        if self._answer is None:
+            raise RuntimeError("read the stream to its end before asking for the answer")
+        return self._answer
+
+
+def check_context(prompt: str, max_answer_tokens: int, generator: Generator, tokenizer: Tokenizer) -> None:
+    """Refuse a prompt that leaves no room for the answer.
+
+    Raises:
+        InputError: Prompt, chat template and answer exceed the generator's context.
+    """
+    if generator.context_length is None:
+        return
+    tokens = tokenizer.count([prompt])[0] + TEMPLATE_TOKENS
+    if tokens + max_answer_tokens > generator.context_length:
+        raise InputError(
+            f"the prompt of about {tokens} tokens and an answer of up to {max_answer_tokens} overflow the context of "
+            f"{generator.name} ({generator.context_length} tokens); lower the budget or max_answer_tokens"
+        )
+
+
+def _answer(
+    selected: Selected, prompt: str, text: str, timings: dict[str, float], prompt_tokens: int, answer_tokens: int
+) -> Answer:
+    return Answer(
+        text=text,
+        chunks=selected.chunks,
+        citations=citations(text, selected.chunks),
+        config=selected.config,
+        timings=timings,
+        selected=selected,
+        prompt=prompt,
+        prompt_tokens=prompt_tokens,
+        answer_tokens=answer_tokens,
+    )
+
+
+def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int | None) -> SearchConfig:
+    allowed = [f.name for f in fields(SearchConfig)]
+    for name in settings:
+        if name not in allowed:
+            raise InputError(f"unknown setting {name!r}; allowed are candidates, reranker, {', '.join(allowed)}")
+    return replace(config, **settings, **({} if budget is None else {"budget": budget}))
+
+
+@contextmanager
+def _timed(timings: dict[str, float], step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings[step] = time.perf_counter() - start

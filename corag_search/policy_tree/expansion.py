@@ -1,0 +1,95 @@
+"""All affordable children of a node at once ("parallel expansion")."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.policy_tree.tree import ROOT, Order, PolicyTree
+
+
+def affordable(tree: PolicyTree, row: int) -> NDArray[np.intp]:
+    """Ranks of the unused candidates that may be appended to a row, `[n]`, cheapest first."""
+    problem = tree.problem
+    order = tree.orders[row]
+    if len(order) >= problem.max_chunks:
+        return np.empty(0, np.intp)
+    fitting = int(np.searchsorted(problem.cost, problem.config.budget - tree.cost[row], side="right"))
+    unused = np.ones(fitting, np.bool_)
+    for index in order:
+        if problem.rank[index] < fitting:
+            unused[problem.rank[index]] = False
+    # A single chunk above the reranker's limit is scored on what fits; only longer combinations are refused.
+    if problem.length is not None and row != ROOT:
+        used = sum(int(problem.length[problem.rank[index]]) for index in order)
+        unused &= problem.length[:fitting] <= problem.length_limit - used
+    return np.flatnonzero(unused)
+
+
+def child_orders(tree: PolicyTree, row: int, ranks: NDArray[np.intp]) -> list[Order]:
+    """The combinations that appending each of `ranks` to a row makes."""
+    candidate = tree.problem.candidate
+    order = tree.orders[row]
+    return [(*order, candidate[rank]) for rank in ranks.tolist()]
+
+
+def expand(
+    tree: PolicyTree, row: int, ranks: NDArray[np.intp], orders: list[Order], scores: NDArray[np.float64]
+) -> slice:
+    """Add the children of a row: each new one has V = R and N = 1.
+
+    When order is ignored, a child may be there already (a transposition); it is linked and left as it is.
+
+    Args:
+        tree: The tree.
+        row: A row that was not expanded yet.
+        ranks: `[n]` from `affordable`.
+        orders: `[n]` from `child_orders`.
+        scores: `[n]` benefits of those orders.
+
+    Returns:
+        The rows that are new.
+    """
+    problem = tree.problem
+    first = len(tree)
+    mask = tree.members[row]
+    members = [mask | (1 << order[-1]) for order in orders]
+    if problem.order_sensitive:
+        children = np.arange(first, first + len(orders))
+        fresh: NDArray[np.intp] | slice = slice(None)
+    else:
+        found = [tree.row_of_set.get(member, -1) for member in members]
+        children = np.array(found, np.intp)
+        fresh = np.flatnonzero(children < 0)
+        children[fresh] = np.arange(first, first + len(fresh))
+        orders = [orders[i] for i in fresh]
+        members = [members[i] for i in fresh]
+        tree.row_of_set.update(zip(members, range(first, first + len(members)), strict=True))
+    new = slice(first, first + len(orders))
+    tree.reserve(new.stop)
+    tree.orders += orders
+    tree.members += members
+    tree.children += [None] * len(orders)
+    tree.children[row] = children
+    tree.score[new] = tree.value_sum[new] = scores[fresh]
+    tree.visits[new] = 1.0
+    tree.cost[new] = tree.cost[row] + problem.cost[ranks[fresh]]
+    tree.exhausted[new] = _terminal(tree, row, ranks)[fresh]
+    tree.total_visits += len(orders)
+    return new
+
+
+def _terminal(tree: PolicyTree, row: int, ranks: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which children of a row can have no child of their own, `[n]`; a reranker's length limit is left to `select`."""
+    problem = tree.problem
+    if len(tree.orders[row]) + 1 >= problem.max_chunks:
+        return np.ones(len(ranks), np.bool_)
+    # The cheapest candidate that a child may still append is the cheapest unused one, or, for the child that
+    # used just that, the second cheapest. Unused means unused by the row: beyond the budget of the row as well.
+    used = sorted(problem.rank[index] for index in tree.orders[row])
+    unused = [rank for rank in range(min(len(used) + 2, len(problem.candidate))) if rank not in used][:2]
+    cheapest = np.full(len(ranks), problem.cost[unused[0]])
+    if ranks[0] == unused[0]:
+        cheapest[0] = problem.cost[unused[1]] if len(unused) > 1 else np.iinfo(np.int64).max
+    room = problem.config.budget - tree.cost[row] - problem.cost[ranks]
+    return cheapest > room

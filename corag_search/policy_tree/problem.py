@@ -1,0 +1,110 @@
+"""What one search is about: candidates, their costs, and what a combination may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.chunk import Chunk
+from corag_search.config import SearchConfig
+from corag_search.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Candidates ranked by (cost, retrieval order).
+
+    Children are always made in that ranking, so the first of several maxima is the one that the tie rule
+    wants (METHOD §3: lower cost, then retrieval order), and the affordable candidates are a prefix.
+
+    Attributes:
+        config: Settings of the search.
+        candidate: `[k]` candidate index of each rank.
+        rank: `[k]` rank of each candidate index.
+        cost: `[k]` tokens, by rank.
+        length: `[k]` length in the reranker's own tokens, by rank; None when the reranker has no limit.
+        length_limit: Longest combination in the reranker's tokens.
+        order_sensitive: Whether permutations of a combination are different combinations.
+    """
+
+    config: SearchConfig
+    candidate: list[int]
+    rank: list[int]
+    cost: NDArray[np.int64]
+    length: NDArray[np.int64] | None
+    length_limit: int
+    order_sensitive: bool
+
+    @property
+    def max_chunks(self) -> int:
+        """Longest combination in chunks."""
+        limit = self.config.max_chunks
+        return len(self.candidate) if limit is None else min(limit, len(self.candidate))
+
+
+def make_problem(
+    query: str,
+    candidates: Sequence[Chunk],
+    config: SearchConfig,
+    order_sensitive: bool,
+    lengths: Sequence[int] | None = None,
+    length_limit: int = 0,
+) -> Problem:
+    """Rank the candidates and refuse what cannot be searched.
+
+    Args:
+        query: The question, not empty.
+        candidates: Retrieved chunks, best first.
+        config: Settings.
+        order_sensitive: As the reranker declares.
+        lengths: `[k]` candidate lengths in the reranker's tokens, when it has a limit.
+        length_limit: That limit, less the query's own tokens.
+
+    Raises:
+        InputError: Empty query, no candidates, a candidate twice, or a budget below every candidate's cost.
+    """
+    check_search(query, candidates, config.budget)
+    costs = np.fromiter((chunk.cost for chunk in candidates), np.int64, len(candidates))
+    by_rank = np.argsort(costs, kind="stable")
+    rank = np.empty_like(by_rank)
+    rank[by_rank] = np.arange(len(candidates))
+    return Problem(
+        config=config,
+        candidate=by_rank.tolist(),
+        rank=rank.tolist(),
+        cost=costs[by_rank],
+        length=None if lengths is None else np.asarray(lengths, np.int64)[by_rank],
+        length_limit=length_limit,
+        order_sensitive=order_sensitive,
+    )
+
+
+def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
+    """What every way of choosing chunks asks of its input.
+
+    Raises:
+        InputError: Empty query, no candidates, a candidate twice, or a budget below every candidate's cost.
+    """
+    check_query(query)
+    if not len(candidates):
+        raise InputError("there are no candidates to choose from; retrieve at least one chunk first")
+    if len({id(chunk) for chunk in candidates}) < len(candidates) or len({c.id for c in candidates}) < len(candidates):
+        seen: set[str] = set()
+        twice = next(c.id for c in candidates if c.id in seen or seen.add(c.id))  # type: ignore[func-returns-value]
+        raise InputError(f"candidate {twice!r} is given twice; a combination may hold a chunk once only")
+    cheapest = min(chunk.cost for chunk in candidates)
+    if cheapest > budget:
+        raise InputError(f"budget must be at least the smallest candidate's cost ({cheapest} tokens), got {budget}")
+
+
+def check_query(query: str) -> None:
+    """Refuse an empty query.
+
+    Raises:
+        InputError: The query is no text, or empty or white space.
+    """
+    if not isinstance(query, str) or not query.strip():
+        raise InputError(f"query must be a text that is not empty, got {query!r}")

@@ -1,0 +1,109 @@
+"""What a reranker is, and how any callable becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.chunk import Chunk
+from corag_search.errors import InputError
+
+Combinations = Sequence[Sequence[Chunk]]
+Scores = NDArray[np.float64]
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Gives a chunk combination a benefit for a query.
+
+    Two optional abilities are used when present:
+    `score_pairs(queries, combinations)`, one query per combination, for searches in lockstep;
+    `open(query, candidates) -> Session`, which may keep state between the batches of one query.
+    A third, `count_tokens(texts) -> list[int]`, tells lengths in the reranker's own tokens, for `max_tokens`.
+
+    Attributes:
+        name: As `load_reranker` knows it.
+        order_sensitive: False when permutations of a combination always score the same.
+        max_tokens: Longest input (query and combination together), in the reranker's tokens; None for no limit.
+    """
+
+    name: str
+    order_sensitive: bool
+    max_tokens: int | None
+
+    def score(self, query: str, combinations: Combinations) -> Scores:
+        """Benefits in [0, 1], `[n]` for n combinations."""
+        ...
+
+
+class Session(Protocol):
+    """One query with its candidates."""
+
+    def score(self, orders: Sequence[tuple[int, ...]]) -> Scores:
+        """Benefits in [0, 1], `[n]`; orders are indices into the candidates."""
+        ...
+
+
+class _FunctionReranker:
+    """A plain function with the signature of `Reranker.score`; nothing is known of it, so order may matter."""
+
+    order_sensitive = True
+    max_tokens = None
+
+    def __init__(self, function: Callable[[str, Combinations], Any]) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+
+    def score(self, query: str, combinations: Combinations) -> Scores:
+        return self._function(query, combinations)
+
+
+def as_reranker(reranker: Any) -> Reranker:
+    """The reranker itself, or a plain function wrapped as one.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if callable(getattr(reranker, "score", None)):
+        missing = [a for a in ("name", "order_sensitive", "max_tokens") if not hasattr(reranker, a)]
+        if missing:
+            raise InputError(f"reranker {reranker!r} lacks the attribute {missing[0]!r} of corag_search.Reranker")
+        return reranker
+    if callable(reranker):
+        return _FunctionReranker(reranker)
+    raise InputError(
+        f"reranker must have a score(query, combinations) method or be such a function, got {reranker!r}; "
+        "names are loaded with load_reranker"
+    )
+
+
+def checked_scores(scores: Any, count: int, name: str) -> Scores:
+    """Scores as `[count]` float64 in [0, 1].
+
+    Raises:
+        InputError: Wrong shape, NaN or infinity, or outside [0, 1] (c and λ have no meaning for such benefits).
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (count,):
+        raise InputError(
+            f"reranker {name!r} returned scores of shape {list(values.shape)} for {count} combinations; "
+            f"it must return one score each, shape [{count}]"
+        )
+    if not count:
+        return values
+    low, high = values.min(), values.max()  # NaN passes through min and max
+    if not (np.isfinite(low) and np.isfinite(high)):
+        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(
+            f"reranker {name!r} scored {values[bad]} for combination {bad} of {count}; scores must be finite: "
+            "check its input for empty text and its weights for overflow"
+        )
+    if low < -1e-6 or high > 1 + 1e-6:
+        raise InputError(
+            f"reranker {name!r} scored {low if low < 0 else high:g}; scores must lie in [0, 1]: "
+            "put logits through a sigmoid, and cut cosines at 0"
+        )
+    return np.clip(values, 0.0, 1.0)

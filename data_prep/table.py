@@ -1,0 +1,368 @@
+"""The label table: what every reranker reached at every grid point, question by question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
+
+from corag_search.errors import InputError
+from corag_search.files import replacing_file
+from data_prep.grid import GridPoint, LabelGrid
+
+SCHEMA_VERSION = 1
+SPLITS = ("train", "val", "test")
+METRICS = ("rouge1", "rouge2", "rougeL")
+
+_OUTCOME = [
+    ("order", pa.list_(pa.int32())),
+    ("prompt_tokens", pa.int32()),
+    ("value", pa.float64()),
+    *((metric, pa.float64()) for metric in METRICS),
+]
+_SETTINGS = [("exploration", pa.float64()), ("cost_coefficient", pa.float64()), ("iterations", pa.int32())]
+_TEXT = ("question_id", "domain", "kind", "language", "split", "reference")
+_SCHEMAS = {
+    "questions": pa.schema([*((name, pa.string()) for name in _TEXT), ("embedding", pa.list_(pa.float32()))]),
+    "rivals": pa.schema([(name, pa.string()) for name in ("question_id", "method", "reranker")] + _OUTCOME),
+    "scores": pa.schema([("question_id", pa.string()), ("reranker", pa.string()), *_SETTINGS, *_OUTCOME]),
+}
+_NULLABLE = frozenset({"reference"})
+
+
+class LabelTable:
+    """Scores, questions and (optionally) rivals, checked against each other.
+
+    Rows are put into one order, whatever order they come in: questions by `question_id`; scores by question,
+    reranker (as the fingerprint lists them) and grid point. All arrays below follow that order.
+
+    Attributes:
+        scores: One row per (question_id, reranker, exploration, cost_coefficient, iterations): `order` (indices into
+            the candidates), `prompt_tokens` (tokens of the chosen chunks, what the budget counts), `value` (the
+            reranker's benefit, in [0, 1]), `rouge1`, `rouge2`, `rougeL` (of the LLM's answer, in [0, 1]).
+        questions: One row per question: question_id, domain, kind, language, split (train, val or test), `reference`
+            (the answer scored against, or null), `embedding` (of the question); further columns are kept.
+        rivals: One row per (question_id, method, reranker), with the outcome columns of `scores`; None without.
+        fingerprint: What the labels depend on, as plain JSON values. Needed here: `embedder` (name, dimension,
+            fingerprint), `grid` (as `LabelGrid.to_dict` gives it), `rerankers` (list of names). By custom also
+            chunking, prompt, generator, data, versions.
+    """
+
+    def __init__(
+        self,
+        scores: pd.DataFrame,
+        questions: pd.DataFrame,
+        fingerprint: Mapping[str, Any],
+        rivals: pd.DataFrame | None = None,
+    ) -> None:
+        """Checks and orders the frames.
+
+        Raises:
+            InputError: When a column is missing or of the wrong type, a key is repeated, a score is NaN, a question
+                has no scores (or scores no question), the grid is incomplete, or the fingerprint lacks a part.
+        """
+        self.fingerprint = _plain(fingerprint)
+        self.rerankers = _rerankers(self.fingerprint)
+        self.grid = LabelGrid.from_dict(_part(self.fingerprint, "grid"))
+        self.embedder = _embedder(self.fingerprint)
+        self.questions = _ordered_questions(_conform(questions, "questions"), self.embedder["dimension"])
+        known = pd.Index(self.questions["question_id"])
+        self.scores = _ordered_scores(_conform(scores, "scores"), known, self.rerankers, self.grid)
+        self.rivals = None if rivals is None else _ordered_rivals(_conform(rivals, "rivals"), known)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @classmethod
+    def read(cls, path: str | Path) -> LabelTable:
+        """Reads `NAME.parquet`, `NAME.questions.parquet` and, where it exists, `NAME.rivals.parquet`.
+
+        Raises:
+            InputError: When a file is missing, is not such a table, or the files do not belong together.
+        """
+        path = Path(path)
+        scores, fingerprint = _read_part(path, "scores")
+        questions, of_questions = _read_part(_file_of(path, "questions"), "questions")
+        rivals, of_rivals = None, fingerprint
+        if _file_of(path, "rivals").exists():
+            rivals, of_rivals = _read_part(_file_of(path, "rivals"), "rivals")
+        for part, other in (("questions", of_questions), ("rivals", of_rivals)):
+            if other != fingerprint:
+                differing = sorted(key for key in {*fingerprint, *other} if fingerprint.get(key) != other.get(key))
+                raise InputError(
+                    f"{_file_of(path, part)} does not belong to {path.name}: their fingerprints differ in "
+                    f"{', '.join(differing)}; take all files from one `corag label` run"
+                )
+        try:
+            return cls(scores, questions, fingerprint, rivals)
+        except InputError as error:
+            raise InputError(f"label table {path}: {error}") from error
+
+    def write(self, path: str | Path) -> None:
+        """Writes the files, each under a temporary name and then renamed, the scores last.
+
+        Raises:
+            InputError: When `path` does not end in `.parquet`.
+        """
+        path = Path(path)
+        if path.suffix != ".parquet":
+            raise InputError(f"the label table's name must end in .parquet, got {str(path)!r}")
+        if self.rivals is None:
+            _file_of(path, "rivals").unlink(missing_ok=True)  # an earlier table's rivals are not this one's
+        with ExitStack() as files:
+            # Nothing is renamed before everything is written; the last one entered is renamed first, so whoever sees
+            # the new scores sees the rest too.
+            for part, frame in (("scores", self.scores), ("rivals", self.rivals), ("questions", self.questions)):
+                if frame is not None:
+                    partial = files.enter_context(replacing_file(_file_of(path, part)))
+                    _write_part(frame, part, self.fingerprint, partial)
+
+    @cached_property
+    def embeddings(self) -> npt.NDArray[np.float32]:
+        """Embeddings of the questions, `[n, d]`."""
+        return np.stack(self.questions["embedding"].to_list()).astype(np.float32, copy=False)
+
+    @cached_property
+    def tokens(self) -> npt.NDArray[np.int32]:
+        """Prompt tokens, `[n, rerankers, exploration, cost_coefficient, iterations]`."""
+        return self._dense("prompt_tokens")
+
+    def rouge(self, metric: str = "rougeL") -> npt.NDArray[np.float64]:
+        """Scores of the answers, `[n, rerankers, exploration, cost_coefficient, iterations]`.
+
+        Args:
+            metric: rouge1, rouge2 or rougeL.
+
+        Raises:
+            InputError: When the metric is unknown.
+        """
+        if metric not in METRICS:
+            raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        return self._dense(metric)
+
+    def split(self, name: str) -> npt.NDArray[np.intp]:
+        """Positions of the questions of a split, `[m]`.
+
+        Raises:
+            InputError: When the split is unknown.
+        """
+        if name not in SPLITS:
+            raise InputError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
+        return np.flatnonzero((self.questions["split"] == name).to_numpy())
+
+    def _dense(self, column: str) -> npt.NDArray[Any]:
+        # `scores` is complete and in canonical order, so a reshape is the look-up.
+        return self.scores[column].to_numpy().reshape(len(self), len(self.rerankers), *self.grid.shape)
+
+
+def _plain(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plain = json.loads(json.dumps(dict(fingerprint), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"fingerprint must hold plain JSON values only: {error}") from None
+    return plain
+
+
+def _part(fingerprint: Mapping[str, Any], key: str) -> Any:
+    if key not in fingerprint:
+        raise InputError(f"fingerprint lacks {key!r}, has {', '.join(sorted(fingerprint)) or 'nothing'}")
+    return fingerprint[key]
+
+
+def _rerankers(fingerprint: Mapping[str, Any]) -> list[str]:
+    names = _part(fingerprint, "rerankers")
+    usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
+    if not usable or len(set(names)) != len(names):
+        raise InputError(f"fingerprint: rerankers must be a list of distinct names, got {names!r}")
+    return list(names)
+
+
+def _embedder(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    embedder = _part(fingerprint, "embedder")
+    if not isinstance(embedder, dict) or not {"name", "dimension", "fingerprint"} <= set(embedder):
+        raise InputError(f"fingerprint: embedder must have name, dimension and fingerprint, got {embedder!r}")
+    dimension = embedder["dimension"]
+    if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
+        raise InputError(f"fingerprint: embedder.dimension must be a whole number, at least 1, got {dimension!r}")
+    return dict(embedder)
+
+
+def _ordered_questions(questions: pd.DataFrame, dimension: int) -> pd.DataFrame:
+    if questions.empty:
+        raise InputError("questions: the table has no question; label at least one")
+    _refuse_repeated(questions, ["question_id"], "questions")
+    unknown = questions.loc[~questions["split"].isin(SPLITS), "split"]
+    if len(unknown):
+        raise InputError(f"questions: split must be one of {', '.join(SPLITS)}, got {unknown.iloc[0]!r}")
+    for name, embedding in zip(questions["question_id"], questions["embedding"], strict=True):
+        if len(embedding) != dimension or not np.isfinite(embedding).all():
+            raise InputError(
+                f"questions: embedding of {name!r} must be {dimension} finite numbers (the embedder's dimension), "
+                f"got {len(embedding)} of which {int(np.isfinite(embedding).sum())} finite"
+            )
+    return questions.sort_values("question_id", kind="stable", ignore_index=True)
+
+
+def _ordered_scores(scores: pd.DataFrame, known: pd.Index, rerankers: list[str], grid: LabelGrid) -> pd.DataFrame:
+    _refuse_not_finite(scores, "scores")
+    keys = ["question_id", "reranker", *GridPoint._fields]
+    _refuse_repeated(scores, keys, "scores")
+    axes = [known, pd.Index(rerankers), *(pd.Index(getattr(grid, name)) for name in GridPoint._fields)]
+    positions = []
+    for key, axis in zip(keys, axes, strict=True):
+        position = axis.get_indexer(pd.Index(scores[key]))
+        if (position < 0).any():
+            stray = scores[key].tolist()[int(np.argmax(position < 0))]
+            where = "the questions" if key == "question_id" else "the fingerprint"
+            raise InputError(f"scores: {key} {stray!r} is not among {where}; label again or correct {where}")
+        positions.append(position)
+    sizes = tuple(len(axis) for axis in axes)
+    flat = np.ravel_multi_index(positions, sizes) if len(scores) else np.empty(0, np.intp)
+    present = np.zeros(sizes, dtype=bool)
+    present.reshape(-1)[flat] = True
+    _refuse_gaps(present, axes)
+    return scores.iloc[np.argsort(flat)].reset_index(drop=True)
+
+
+def _refuse_gaps(present: npt.NDArray[np.bool_], axes: list[pd.Index]) -> None:
+    unscored = ~present.any(axis=(1, 2, 3, 4))
+    if unscored.any():
+        name = axes[0][int(np.argmax(unscored))]
+        raise InputError(f"{int(unscored.sum())} question(s) without scores, the first is {name!r}; label them")
+    if not present.all():
+        gap = np.argwhere(~present)[0]
+        question, reranker, *point = (axis[at] for axis, at in zip(axes, gap, strict=True))
+        settings = ", ".join(f"{key} {value:g}" for key, value in zip(GridPoint._fields, point, strict=True))
+        raise InputError(
+            f"scores: the grid is incomplete, {int((~present).sum())} row(s) are missing, the first is question "
+            f"{question!r}, reranker {reranker!r}, {settings}; resume `corag label`"
+        )
+
+
+def _ordered_rivals(rivals: pd.DataFrame, known: pd.Index) -> pd.DataFrame:
+    _refuse_not_finite(rivals, "rivals")
+    keys = ["question_id", "method", "reranker"]
+    _refuse_repeated(rivals, keys, "rivals")
+    stray = rivals.loc[~rivals["question_id"].isin(known), "question_id"]
+    if len(stray):
+        raise InputError(f"rivals: question_id {stray.iloc[0]!r} is not among the questions")
+    return rivals.sort_values(keys, kind="stable", ignore_index=True)
+
+
+def _refuse_repeated(frame: pd.DataFrame, keys: list[str], part: str) -> None:
+    repeated = frame.duplicated(keys)
+    if repeated.any():
+        first = frame.loc[repeated, keys].iloc[0].to_dict()
+        raise InputError(f"{part}: {int(repeated.sum())} repeated row(s) of one key, the first is {first}")
+
+
+def _refuse_not_finite(frame: pd.DataFrame, part: str) -> None:
+    for column in ("value", *METRICS):
+        bad = ~np.isfinite(frame[column].to_numpy())
+        if bad.any():
+            row = frame.iloc[int(np.argmax(bad))]
+            raise InputError(
+                f"{part}: {column} must be a finite number, got {row[column]} for question {row['question_id']!r}, "
+                f"reranker {row['reranker']!r}; label it again"
+            )
+
+
+def _file_of(path: Path, part: str) -> Path:
+    return path if part == "scores" else path.with_name(f"{path.stem}.{part}.parquet")
+
+
+def _write_part(frame: pd.DataFrame, part: str, fingerprint: Mapping[str, Any], path: Path) -> None:
+    # The metadata of pandas is left out: it names versions, so equal tables would differ in bytes.
+    metadata = {
+        "corag.part": part,
+        "corag.schema_version": str(SCHEMA_VERSION),
+        "corag.fingerprint": json.dumps(fingerprint, sort_keys=True, ensure_ascii=False),
+    }
+    rows = _cast(pa.Table.from_pandas(frame, preserve_index=False), part)
+    pq.write_table(rows.replace_schema_metadata(metadata), path, compression="zstd")
+
+
+def _read_part(path: Path, part: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+    if not path.is_file():
+        raise InputError(f"label table: {path} does not exist; make it with `corag label`")
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, rows = file.schema_arrow.metadata or {}, file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"label table: {path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
+    version = metadata.get(b"corag.schema_version", b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise InputError(f"label table: {path} has schema version {version}, readable is {SCHEMA_VERSION}")
+    found = metadata.get(b"corag.part", b"nothing").decode()
+    if found != part:
+        raise InputError(f"label table: {path} holds {found}, expected {part}; name the file without .{found}")
+    try:
+        fingerprint = json.loads(metadata.get(b"corag.fingerprint", b"null"))
+    except ValueError:
+        fingerprint = None
+    if not isinstance(fingerprint, dict):
+        raise InputError(f"label table: {path} has no readable fingerprint in its metadata; label again")
+    try:
+        return _cast(rows, part).to_pandas(), fingerprint
+    except InputError as error:
+        raise InputError(f"label table {path}: {error}") from None
+
+
+def _conform(frame: pd.DataFrame, part: str) -> pd.DataFrame:
+    """The frame with exactly the types that a file of it has."""
+    try:
+        rows = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError) as error:
+        raise InputError(f"{part}: a column mixes types: {str(error).splitlines()[0]}") from None
+    return _cast(rows, part).to_pandas()
+
+
+def _cast(rows: pa.Table, part: str) -> pa.Table:
+    """Puts the columns of the schema first and casts them; a wider or narrower type of the same kind will do."""
+    schema = _SCHEMAS[part]
+    missing = [name for name in schema.names if name not in rows.column_names]
+    if missing:
+        raise InputError(f"{part}: column {missing[0]} is missing, has {', '.join(rows.column_names)}")
+    columns = {field.name: _cast_column(rows, field, part) for field in schema}
+    extra = {name: rows[name] for name in rows.column_names if name not in columns}
+    return pa.table({**columns, **extra})
+
+
+def _cast_column(rows: pa.Table, field: pa.Field, part: str) -> pa.ChunkedArray:
+    column = rows[field.name]
+    if not _castable(column.type, field.type) and not (column.null_count == len(column) and field.name in _NULLABLE):
+        raise InputError(f"{part}: column {field.name} must be {field.type}, got {column.type}")
+    if column.null_count and field.name not in _NULLABLE:
+        at = column.is_null(nan_is_null=True).index(True).as_py()
+        question = rows["question_id"][at].as_py()
+        raise InputError(f"{part}: {field.name} of question {question!r} is missing (null or NaN); label it again")
+    if kinds.is_list(field.type) and pc.list_flatten(column).null_count:
+        raise InputError(f"{part}: column {field.name} must be lists without null, got a null in one")
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{part}: column {field.name} must be {field.type}: {error}") from None
+
+
+def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if kinds.is_dictionary(given):
+        given = given.value_type
+    if kinds.is_list(wanted):
+        listed = kinds.is_list(given) or kinds.is_large_list(given) or kinds.is_fixed_size_list(given)
+        return listed and (kinds.is_null(given.value_type) or _castable(given.value_type, wanted.value_type))
+    if kinds.is_string(wanted):
+        return kinds.is_string(given) or kinds.is_large_string(given)
+    if kinds.is_integer(wanted):
+        return kinds.is_integer(given)
+    return kinds.is_floating(given) or kinds.is_integer(given)

@@ -1,0 +1,161 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from corag_agent.datamodule import LabelDataModule, PairSampler, draw_pairs
+from corag_search.errors import InputError
+from data_prep.table import LabelTable
+from tests.corag_agent.synthetic_labels import GRID, RERANKERS, separable_table, write_separable_table
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    return write_separable_table(tmp_path)
+
+
+def flatten_scores(table: LabelTable, questions: list[str]) -> LabelTable:
+    """The table with no leader among the rerankers for these questions, so that they are not kept."""
+    scores = table.scores.copy()
+    scores.loc[scores["question_id"].isin(questions), ["rouge1", "rouge2", "rougeL"]] = 0.5
+    return LabelTable(scores, table.questions, table.fingerprint)
+
+
+def test_exposes_what_the_model_is_linked_to(labels: str) -> None:
+    data = LabelDataModule(labels)
+    assert data.input_dim == 8
+    assert data.rerankers == list(RERANKERS)
+    assert data.ranges == {"exploration": [0, 2.4], "cost_coefficient": [0, 0.1], "iterations": [5, 10]}
+    assert data.grid == GRID.to_dict()
+    assert data.embedder["name"] == "synthetic"
+    assert data.label_fingerprint["data"] == {"name": "synthetic"}
+    assert "labels" not in data.hparams
+
+
+def test_training_batches(labels: str) -> None:
+    data = LabelDataModule(labels, batch_size=8)
+    data.setup("fit")
+    kept = data.kept_for_training
+    batches = list(data.train_dataloader())
+    assert sum(len(batch.rerankers) for batch in batches) == len(kept) + len(kept) % 2
+    for embeddings, rerankers, settings in batches:
+        assert embeddings.shape[1:] == (2, 8) and embeddings.dtype == torch.float32
+        assert settings.shape[1:] == (2, 3) and ((settings >= 0) & (settings <= 1)).all()
+        assert (rerankers[:, 0] == rerankers[:, 1]).float().mean() == 0.5
+        # The class can be read off a synthetic embedding, so members carry their own labels.
+        assert torch.equal(embeddings[..., :3].argmax(-1), rerankers)
+
+
+def test_targets_are_scaled_in_the_order_of_settings(labels: str) -> None:
+    data = LabelDataModule(labels)
+    # Class 1's best grid point is the fourth: exploration 0, cost_coefficient 0.1, iterations 10.
+    position = int(np.flatnonzero(data.selection.reranker == 1)[0])
+    assert (data.selection.exploration[position], data.selection.iterations[position]) == (0.0, 10)
+    assert data._data.settings[position].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_pairs_depend_on_seed_and_epoch_only() -> None:
+    classes = np.array([0, 0, 1, 1, 2, 2, 2])
+
+    def epoch(seed: int, number: int) -> list:
+        sampler = PairSampler(classes, 12, 5, seed)
+        sampler.set_epoch(number)
+        return [batch.tolist() for batch in sampler]
+
+    assert epoch(0, 3) == epoch(0, 3)
+    assert epoch(0, 3) != epoch(0, 4)
+    assert epoch(0, 3) != epoch(1, 3)
+    assert [len(batch) for batch in epoch(0, 0)] == [5, 5, 2]
+
+
+def test_devices_share_an_epoch() -> None:
+    classes = np.array([0, 0, 1, 1])
+    whole = [batch.tolist() for batch in PairSampler(classes, 20, 4, seed=0)]
+    parts = [[b.tolist() for b in PairSampler(classes, 20, 4, 0, num_replicas=2, rank=rank)] for rank in (0, 1)]
+    assert parts[0] == whole[0::2]
+    assert parts[1] == [whole[1], whole[3], whole[0]]  # as many as the other device has
+
+
+@pytest.mark.parametrize(
+    ("classes", "positive"),
+    [([0, 0, 1, 1, 1], 0.5), ([0, 0, 0, 1], 0.5), ([2, 2], 1.0), ([0, 1, 2], 0.0)],
+    ids=["two classes", "a class with one example", "a single class", "one example each"],
+)
+@pytest.mark.parametrize("pairs", [2, 10, 64])
+def test_kinds_of_pairs(classes: list[int], positive: float, pairs: int) -> None:
+    drawn = draw_pairs(np.array(classes), pairs, np.random.default_rng(0))
+    assert drawn.shape == (pairs, 2)
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    same = np.array(classes)[drawn[:, 0]] == np.array(classes)[drawn[:, 1]]
+    assert same.mean() == positive
+
+
+def test_anchors_go_round() -> None:
+    drawn = draw_pairs(np.array([0, 0, 0, 1, 1]), 20, np.random.default_rng(0))
+    for kind in (0, 1):
+        assert set(Counter(drawn[kind::2, 0].tolist()).values()) == {2}
+
+
+def test_evaluation_covers_all_questions_of_the_split(tmp_path: Path) -> None:
+    table = separable_table()
+    val = table.questions.loc[table.split("val"), "question_id"].tolist()
+    flatten_scores(table, val[:3]).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(str(tmp_path / "labels.parquet"), batch_size=4)
+    batches = list(data.val_dataloader())
+    assert [len(batch.kept) for batch in batches] == [4, 4, 1]
+    kept = torch.cat([batch.kept for batch in batches])
+    assert kept.tolist() == [False] * 3 + [True] * 6
+    rouge = torch.cat([batch.rouge for batch in batches])
+    np.testing.assert_array_equal(rouge, data.table.rouge()[data.table.split("val")].astype(np.float32))
+    embeddings = torch.cat([batch.pairs.embeddings for batch in batches])
+    np.testing.assert_array_equal(embeddings[:, 0], data.table.embeddings[data.table.split("val")])
+    rerankers = torch.cat([batch.pairs.rerankers for batch in batches])[kept]
+    assert (rerankers[:, 0] == rerankers[:, 1]).float().mean() == 0.5
+    assert torch.equal(embeddings[~kept, 0], embeddings[~kept, 1])
+    again = torch.cat([batch.pairs.embeddings for batch in LabelDataModule(data_path(tmp_path)).val_dataloader()])
+    assert torch.equal(embeddings, again)
+
+
+def data_path(directory: Path) -> str:
+    return str(directory / "labels.parquet")
+
+
+def test_too_few_kept_questions_are_refused(tmp_path: Path) -> None:
+    table = separable_table()
+    flatten_scores(table, table.questions["question_id"].tolist()).write(tmp_path / "labels.parquet")
+    with pytest.raises(InputError, match=r"0 of 30 training questions .* more than 0.1 .relative.*lower data.minimum"):
+        LabelDataModule(data_path(tmp_path)).setup("fit")
+
+
+def test_a_single_class_is_trained_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = separable_table()
+    others = [q for i, q in enumerate(table.questions["question_id"]) if i % 3]
+    flatten_scores(table, others).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path))
+    data.setup("fit")
+    assert "have the best reranker 'alpha'" in caplog.text
+    assert all((batch.rerankers == 0).all() for batch in data.train_dataloader())
+
+
+def test_an_empty_split_is_refused(tmp_path: Path) -> None:
+    table = separable_table()
+    questions = table.questions.assign(split="train")
+    LabelTable(table.scores, questions, table.fingerprint).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path))
+    with pytest.raises(InputError, match="no question in split 'val', which fit needs"):
+        data.setup("fit")
+    with pytest.raises(InputError, match="no question in split 'test', which test needs"):
+        data.setup("test")
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"pairs_per_epoch": 0}, {"seed": -1}, {"minimum_gain": -1.0}])
+def test_unusable_arguments(labels: str, options: dict) -> None:
+    with pytest.raises(InputError, match="at least"):
+        LabelDataModule(labels, **options)
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        LabelDataModule(str(tmp_path / "none.parquet"))

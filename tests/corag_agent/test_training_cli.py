@@ -1,0 +1,163 @@
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from corag_agent.export import export
+from corag_agent.training import training_cli
+from corag_search.agent import ConfigurationAgent
+from corag_search.errors import InputError
+from tests.corag_agent.synthetic_labels import write_separable_table
+
+torch.set_num_threads(1)
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_separable_table(tmp_path_factory.mktemp("labels"))
+
+
+def run(labels: str, output: Path, *more: str, subcommand: str = "fit", config: str = "train.yaml") -> Any:
+    given = ["--config", str(CONFIGS / config), "--data.labels", labels, "--output", str(output)]
+    return training_cli(
+        [subcommand, *given, "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "2", *more]
+    )
+
+
+def test_fit_test_export(labels: str, tmp_path: Path) -> None:
+    cli = run(labels, tmp_path)
+    assert cli.model.hparams["input_dim"] == 8
+    checkpoints = tmp_path / "checkpoints"
+    assert sorted(file.name for file in checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
+    with (tmp_path / "logs" / "version_0" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"train/loss_contrastive", "val/regret", "val/rougeL", "val/accuracy"} <= set(rows[0])
+    resolved = yaml.safe_load((tmp_path / "config.fit.yaml").read_text())
+    assert resolved["model"]["hidden"] == [512, 256, 128]
+    assert resolved["trainer"]["max_epochs"] == 2
+
+    best = str(checkpoints / "best.ckpt")
+    tested = run(labels, tmp_path, "--ckpt_path", best, subcommand="test")
+    assert 0 <= tested.trainer.callback_metrics["test/regret"] <= 0.6
+    metrics = {name: float(value) for name, value in tested.trainer.callback_metrics.items()}
+    agent = ConfigurationAgent.load(export(best, tmp_path / "agent", metrics))
+    assert agent.predict([0.0, 1.0] + [0.0] * 6).iterations in range(5, 11)
+
+
+def test_the_resolved_config_repeats_the_run(labels: str, tmp_path: Path) -> None:
+    first = run(labels, tmp_path / "one", "--model.margin", "0.7")
+    second = training_cli(
+        ["fit", "--config", str(tmp_path / "one" / "config.fit.yaml"), "--output", str(tmp_path / "two")]
+    )
+    assert second.model.hparams["margin"] == 0.7
+    for left, right in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_again_into_the_same_directory(labels: str, tmp_path: Path) -> None:
+    run(labels, tmp_path)
+    run(labels, tmp_path, "--model.margin", "0.5")
+    assert yaml.safe_load((tmp_path / "config.fit.yaml").read_text())["model"]["margin"] == 0.5
+    assert sorted(file.name for file in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
+
+
+def test_resume_continues_exactly(labels: str, tmp_path: Path) -> None:
+    whole = run(labels, tmp_path / "whole", "--trainer.max_epochs", "4")
+    run(labels, tmp_path / "parts")
+    resumed = run(labels, tmp_path / "parts", "--trainer.max_epochs", "4", "--ckpt_path", "last")
+    assert resumed.trainer.current_epoch == 4
+    for left, right in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_the_last_checkpoint_is_of_the_last_epoch_and_the_best_is_not(labels: str, tmp_path: Path) -> None:
+    run(labels, tmp_path, "--trainer.max_epochs", "5", "--model.optimizer.init_args.lr", "0")
+    epochs = {
+        name: torch.load(tmp_path / "checkpoints" / f"{name}.ckpt", weights_only=True)["epoch"]
+        for name in ("best", "last")
+    }
+    assert epochs == {"best": 0, "last": 4}
+    resumed = run(labels, tmp_path, "--trainer.max_epochs", "7", "--ckpt_path", "last")
+    assert resumed.trainer.global_step == 7  # one batch an epoch
+
+
+def test_wandb_offline(
+    labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = "0123456789abcdef0123456789abcdef01234567"
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    monkeypatch.setenv("WANDB_MODE", "offline")  # whatever goes wrong, nothing leaves this machine
+    run(labels, tmp_path, "--config", str(CONFIGS / "train_wandb.yaml"))
+    import wandb
+
+    wandb.finish()
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and not file.is_symlink()]
+    (recorded,) = [file for file in files if file.suffix == ".wandb"]
+    assert recorded.parent.name.startswith("offline-run-")
+    assert b"val/regret" in recorded.read_bytes()
+    assert not any(key.encode() in file.read_bytes() for file in files)
+    for private in (str(tmp_path), str(Path.home()), str(CONFIGS.parent)):
+        assert private.encode() not in recorded.read_bytes()
+    assert key not in "".join(capfd.readouterr())
+
+
+def test_gpu_config(labels: str, tmp_path: Path) -> None:
+    config = yaml.safe_load((CONFIGS / "train_gpu.yaml").read_text())
+    assert (config["trainer"]["accelerator"], config["trainer"]["precision"]) == ("gpu", "16-mixed")
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match=r"trainer.accelerator is 'gpu'.*configs/train.yaml"):
+            run(labels, tmp_path, config="train_gpu.yaml")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_fit_on_a_gpu(labels: str, tmp_path: Path) -> None:
+    cli = run(labels, tmp_path, config="train_gpu.yaml")
+    assert cli.trainer.precision == "16-mixed"
+    assert (tmp_path / "checkpoints" / "best.ckpt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data.labels", "none.parquet"], r"none.parquet does not exist"),
+        (["--data.batch_size", "many"], r"data.batch_size.*many"),
+        (["--data.batch_size", "0"], "batch_size must be at least 1, got 0"),
+        (["--data.minimum_gain", "50"], "0 of 30 training questions"),
+        (["--model.unknown", "1"], r"unrecognized arguments: --model.unknown"),
+        (["--model.hidden", "[0]"], "hidden widths must be whole numbers"),
+        (["--config", "none.yaml"], r"none.yaml"),
+        (["--ckpt_path", "none.ckpt"], r"none.ckpt"),
+        (["--checkpoint.monitor", "val/nothing"], "val/nothing"),
+    ],
+)
+def test_unusable_input_is_one_line(labels: str, tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        run(labels, tmp_path, *arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_of_other_rerankers_are_refused(labels: str, tmp_path: Path) -> None:
+    run(labels, tmp_path)
+    other = write_separable_table(tmp_path, rerankers=("delta", "beta", "gamma"))
+    with pytest.raises(InputError, match=r"trained with rerankers .*'alpha'.* the label table has .*'delta'"):
+        run(other, tmp_path, "--ckpt_path", str(tmp_path / "checkpoints" / "best.ckpt"), subcommand="test")
+
+
+@pytest.mark.parametrize("arguments", [[], ["train"], ["predict"]])
+def test_unknown_subcommands(arguments: list[str]) -> None:
+    with pytest.raises(InputError, match=r"fit.*validate.*test"):
+        training_cli(arguments)
+
+
+@pytest.mark.parametrize("subcommand", ["fit", "validate", "test"])
+def test_help_has_an_example(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        training_cli([subcommand, "--help"])
+    assert caught.value.code == 0
+    assert f"Example: corag {subcommand} --config configs/train.yaml" in " ".join(capsys.readouterr().out.split())

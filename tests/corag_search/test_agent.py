@@ -1,0 +1,192 @@
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from corag_search.agent import SETTINGS, ConfigurationAgent
+from corag_search.errors import InputError
+
+Tensors = dict[str, np.ndarray]
+
+
+def make_tensors() -> Tensors:
+    """An agent of widths 4 → 3 → 2, whose features are max(0, x₀) and max(0, x₁)."""
+    return {
+        "layers.0.weight": np.eye(3, 4, dtype=np.float32),
+        "layers.0.bias": np.zeros(3, np.float32),
+        "layers.1.weight": np.eye(2, 3, dtype=np.float32),
+        "layers.1.bias": np.zeros(2, np.float32),
+        "reranker_head.weight": np.eye(2, dtype=np.float32),
+        "reranker_head.bias": np.zeros(2, np.float32),
+        "settings_head.weight": np.array([[1, 0], [0, 1], [-1, 0]], np.float32),
+        "settings_head.bias": np.array([0, 0, 1], np.float32),
+    }
+
+
+def make_config() -> dict[str, Any]:
+    return {
+        "format": "corag-agent",
+        "format_version": 1,
+        "rerankers": ["bm25", "maxsim"],
+        "settings": list(SETTINGS),
+        "ranges": {"iterations": [5, 25], "cost_coefficient": [0, 0.3], "exploration": [0, 2.4]},
+        "layers": [4, 3, 2],
+        "embedder": {"name": "toy", "dimension": 4, "fingerprint": "abc"},
+    }
+
+
+def write(directory: Path, tensors: Tensors, config: dict[str, Any]) -> Path:
+    directory.mkdir(exist_ok=True)
+    weights = save(tensors)
+    (directory / "model.safetensors").write_bytes(weights)
+    config = {"sha256": hashlib.sha256(weights).hexdigest(), **config}
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return write(tmp_path / "agent", make_tensors(), make_config())
+
+
+def test_prediction_by_hand(directory: Path) -> None:
+    agent = ConfigurationAgent.load(directory)
+    assert agent.input_dim == 4
+    assert agent.rerankers == ("bm25", "maxsim")
+    assert agent.embedder["name"] == "toy"
+    # Features 0.2 and 0.5: iterations 5 + 0.2·20 = 9, λ = 0.5·0.3, c = (1 − 0.2)·2.4; logits 0.2 and 0.5.
+    prediction = agent.predict([0.2, 0.5, -1.0, 9.0])
+    assert prediction.reranker == "maxsim"
+    assert prediction.iterations == 9 and type(prediction.iterations) is int
+    assert prediction.cost_coefficient == pytest.approx(0.15)
+    assert prediction.exploration == pytest.approx(1.92)
+    assert prediction.confidence == pytest.approx(1 / (1 + np.exp(-0.3)))
+    assert prediction.probabilities == pytest.approx(
+        {"bm25": 1 - prediction.confidence, "maxsim": prediction.confidence}
+    )
+    assert sum(prediction.probabilities.values()) == pytest.approx(1)
+
+
+def test_predictions_stay_within_the_ranges(directory: Path) -> None:
+    prediction = ConfigurationAgent.load(directory).predict(np.full(4, 1e6))
+    assert (prediction.iterations, prediction.cost_coefficient, prediction.exploration) == (25, 0.3, 0.0)
+    assert np.isfinite(prediction.confidence)
+
+
+def test_iterations_are_rounded(directory: Path) -> None:
+    agent = ConfigurationAgent.load(directory)
+    assert [agent.predict([x, 0, 0, 0]).iterations for x in (0.02, 0.03, 0.98)] == [5, 6, 25]
+
+
+@pytest.mark.parametrize(
+    ("embedding", "message"),
+    [
+        (np.zeros(1024), "was trained for embeddings of 4, got 1024"),
+        (np.zeros((1, 4)), r"got an array of shape \[1, 4\]; embed one query at a time"),
+        (np.array([0, 0, np.nan, 0]), "must be finite, got NaN"),
+        (np.array([0, 0, np.inf, 0]), "must be finite"),
+    ],
+)
+def test_unusable_embeddings(directory: Path, embedding: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ConfigurationAgent.load(directory).predict(embedding)
+
+
+def test_another_embedder_is_refused(directory: Path) -> None:
+    agent = ConfigurationAgent.load(directory)
+    agent.check_embedder("toy", 4, "abc")
+    agent.check_embedder("toy", 4)
+    for other in (("other", 4, "abc"), ("toy", 8, "abc"), ("toy", 4, "abd")):
+        with pytest.raises(InputError, match=r"trained for embeddings of 4 by toy \(abc\), got"):
+            agent.check_embedder(*other)
+
+
+def without(name: str) -> Callable[[Tensors], Any]:
+    return lambda tensors: tensors.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("layers.1.bias"), r"tensors missing: \['layers.1.bias'\]"),
+        (lambda t: t.update(extra=np.zeros(1, np.float32)), r"unexpected: \['extra'\]"),
+        (lambda t: t.update({"layers.0.bias": np.zeros(5, np.float32)}), r"layers.0.bias must be float32 \[3\], got"),
+        (lambda t: t.update({"layers.0.bias": np.zeros(3)}), "got float64"),
+        (lambda t: t["layers.0.bias"].fill(np.nan), r"layers.0.bias must be finite"),
+    ],
+)
+def test_unusable_tensors(tmp_path: Path, change: Callable[[Tensors], Any], message: str) -> None:
+    tensors = make_tensors()
+    change(tensors)
+    with pytest.raises(InputError, match=message):
+        ConfigurationAgent.load(write(tmp_path / "agent", tensors, make_config()))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "bert"}, "not that of a corag-agent"),
+        ({"format_version": 2}, "format version 2, readable is 1"),
+        ({"format_version": None}, "format version None"),
+        ({"sha256": "0" * 64}, "damaged or of another export"),
+        ({"rerankers": []}, "at least one reranker"),
+        ({"rerankers": None}, "rerankers must be a list"),
+        ({"settings": ["exploration", "iterations", "cost_coefficient"]}, "settings must be"),
+        ({"ranges": {"iterations": [5, 25]}}, r"ranges.cost_coefficient must be"),
+        ({"ranges": {**make_config()["ranges"], "iterations": [25, 5]}}, "rise from low to high"),
+        ({"layers": [4]}, "at least two widths"),
+        ({"layers": [5, 3, 2]}, "as wide as the embedder's dimension"),
+        ({"embedder": {"name": "toy", "dimension": 8}}, "as wide as the embedder's dimension"),
+    ],
+)
+def test_unusable_configs(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ConfigurationAgent.load(write(tmp_path / "agent", make_tensors(), {**make_config(), **change}))
+
+
+def test_a_flipped_byte_is_refused(directory: Path) -> None:
+    weights = bytearray((directory / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (directory / "model.safetensors").write_bytes(weights)
+    with pytest.raises(InputError, match="damaged"):
+        ConfigurationAgent.load(directory)
+
+
+def test_not_safetensors_is_refused(directory: Path) -> None:
+    (directory / "model.safetensors").write_bytes(b"junk")
+    config = {**make_config(), "sha256": hashlib.sha256(b"junk").hexdigest()}
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"checkpoint .*agent: "):
+        ConfigurationAgent.load(directory)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_missing_files(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    with pytest.raises(InputError, match=f"has no {name}"):
+        ConfigurationAgent.load(directory)
+
+
+def test_unreadable_config(directory: Path) -> None:
+    (directory / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config.json is not JSON"):
+        ConfigurationAgent.load(directory)
+
+
+def test_torch_is_never_imported(directory: Path) -> None:
+    program = (
+        "import sys; from corag_search import ConfigurationAgent; "
+        f"ConfigurationAgent.load({str(directory)!r}).predict([0.0] * 4); "
+        "print({'torch', 'lightning', 'transformers', 'faiss', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")

@@ -1,0 +1,445 @@
+"""The policy tree against trees worked out by hand, a plain re-derivation of the algorithms, and brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corag_search import Chunk, InputError, SearchConfig, search_policy_tree, search_policy_trees
+from tests.corag_search.scripted import RandomScores, Scripted, chunks_of
+
+# ---- worked out by hand ----
+
+HAND = {"a": 0.5, "b": 0.4, "c": 0.3, "ab": 0.6, "ac": 0.2, "ba": 0.9, "bc": 0.1, "ca": 0.0, "cb": 0.0, "abc": 0.1}
+HAND_CHUNKS = chunks_of(a=10, b=10, c=20)
+
+
+def hand_search(**settings: object) -> tuple[Scripted, object]:
+    reranker = Scripted(HAND, default=0.05)
+    config = SearchConfig(**{"exploration": 1.0, "cost_coefficient": 0.1, "budget": 40, "iterations": 4, **settings})
+    return reranker, search_policy_tree("q", HAND_CHUNKS, reranker, config)
+
+
+def test_each_iteration_expands_the_node_of_greatest_utility() -> None:
+    reranker, result = hand_search()
+    # 1: the root. N = 3. 2: N(v) = 1 for all, so a (greatest V − λ·cost/B). N = 6, V(a) = 0.5 + 0.6, N(a) = 2.
+    # 3: U(a) = 0.55 + √(ln 6 / 2) − 0.025 = 1.47, U(b) = 0.4 + √ln 6 − 0.025 = 1.71, U(c) = 1.59: b. N = 9.
+    # 4: U(a) = 1.57, U(b) = 0.65 + √(ln 9 / 2) − 0.025 = 1.67, U(c) = 0.3 + √ln 9 − 0.05 = 1.73: c.
+    assert reranker.batches == [["a", "b", "c"], ["ab", "ac"], ["ba", "bc"], ["ca", "cb"]]
+    assert [b.order for b in result.best_after] == [(0,), (0, 1), (1, 0), (1, 0)]
+    assert result.order == (1, 0)
+    assert (result.value, result.cost) == (0.9, 20)
+    assert result.objective == pytest.approx(0.9 - 0.1 * 20 / 40)
+    assert result.evaluations == 9
+    assert [chunk.id for chunk in result.chunks] == ["b", "a"]
+
+
+def test_the_best_child_keeps_one_visit() -> None:
+    # 2: a. 3: N = 6, U(a) = (1 + 0.9)/2 + 0.3·√(ln 6 / 2) = 1.23 beats U(b) = U(c) = 0.3·√ln 6 = 0.40; below a,
+    # U(ab) = 0.9 + 0.3·√ln 6 = 1.30 beats U(ac) = 1.25. Counted twice, ab would have 0.9 + 0.3·√(ln 6 / 2) = 1.18.
+    reranker = Scripted({"a": 1.0, "ab": 0.9, "ac": 0.85}, default=0.0)
+    config = SearchConfig(iterations=3, exploration=0.3, cost_coefficient=0.0, budget=3)
+    search_policy_tree("q", chunks_of(a=1, b=1, c=1), reranker, config)
+    assert reranker.batches == [["a", "b", "c"], ["ab", "ac"], ["abc"]]
+
+
+def test_without_exploration_the_greedy_path_goes_on() -> None:
+    reranker, _ = hand_search(exploration=0.0, iterations=3)
+    assert reranker.batches == [["a", "b", "c"], ["ab", "ac"], ["abc"]]
+
+
+def test_figure_1_of_the_paper() -> None:
+    """χ3 and χ1 say the same; χ4 names the builder; ⟨χ4, χ3⟩ is best, and χ1 added to it makes it worse."""
+    scores = {"1": 0.55, "2": 0.1, "3": 0.6, "4": 0.5, "31": 0.6, "13": 0.6, "34": 0.8, "43": 0.9, "431": 0.7}
+    reranker = Scripted(scores, default=0.3)
+    chunks = chunks_of(**{"1": 50, "2": 50, "3": 50, "4": 50})
+    for exploration in (0.1, 2.4):
+        config = SearchConfig(iterations=10, exploration=exploration, budget=200)
+        result = search_policy_tree("How tall is the Eiffel tower, and what is its history?", chunks, reranker, config)
+        assert [chunk.id for chunk in result.chunks] == ["4", "3"]
+
+
+def test_photosynthesis_returns_factors_and_process_and_no_filler() -> None:
+    texts = {
+        "process": "植物、藻类和一些细菌借助光能，把二氧化碳和水变成葡萄糖并放出氧气，这就是光合作用。",
+        "place": "光合作用在叶绿体里进行，先后经过光反应和碳反应两个阶段。",
+        "factors": "光照、二氧化碳浓度、温度和水分都会影响光合作用的效率。",
+        "light": "光照增强时光合作用加快，但过强会造成光抑制。",
+        "carbon": "二氧化碳是光合作用的原料，浓度决定其速率。",
+    }
+    chunks = [Chunk(name, text, len(text)) for name, text in texts.items()]
+    worth = {"factors": 0.4, "process": 0.3, "place": 0.2}
+
+    def covers_once(query: str, combinations: list[list[Chunk]]) -> list[float]:
+        # Fillers add nothing and cost attention; the factors are asked for last but score best when they stand first.
+        return [
+            max(0.0, sum(worth.get(c.id, -0.05) for c in own) + (0.05 if own[0].id == "factors" else 0.0))
+            for own in combinations
+        ]
+
+    query = "请解释光合作用的过程，并列出影响其效率的因素。"
+    result = search_policy_tree(query, chunks, covers_once, SearchConfig(iterations=20, budget=300))
+    assert result.order[0] == 2
+    assert {chunk.id for chunk in result.chunks} == {"factors", "process", "place"}
+
+
+def test_a_set_is_one_node_and_is_given_out_by_falling_single_score() -> None:
+    scores = {"a": 0.2, "b": 0.5, "c": 0.1, "ab": 0.9, "ac": 0.1, "bc": 0.1, "abc": 0.3}
+    reranker = Scripted(scores, order_sensitive=False)
+    result = search_policy_tree("q", chunks_of(a=1, b=1, c=1), reranker, SearchConfig(iterations=20, budget=3))
+    assert result.order == (1, 0)
+    assert result.evaluations == 7
+    evaluated = [key for batch in reranker.batches for key in batch]
+    assert sorted(evaluated) == sorted(scores)
+
+
+@pytest.mark.parametrize(
+    ("rule", "order"),
+    [
+        ("objective", (0,)),  # 0.5 − 0.4·0.25 beats 0.6 − 0.4·1
+        ("reward", (0, 1)),  # 0.6
+        ("average", (0, 1)),  # V(a)/N(a) = (0.5 + 0.6)/2 = 0.55; ab stays 0.6
+        ("utility", (0,)),  # U(a) = 0.55 − 0.1 at c = 0; U(ab) = 0.6 − 0.4
+    ],
+)
+def test_final_rules(rule: str, order: tuple[int, ...]) -> None:
+    reranker = Scripted({"a": 0.5, "b": 0.1, "ab": 0.6, "ba": 0.0})
+    config = SearchConfig(iterations=2, exploration=0.0, cost_coefficient=0.4, budget=40, final_rule=rule)
+    assert search_policy_tree("q", chunks_of(a=10, b=30), reranker, config).order == order
+
+
+def test_never_the_empty_root_even_if_every_objective_is_negative() -> None:
+    reranker = Scripted({"a": 0.0, "b": 0.01}, default=0.0)
+    result = search_policy_tree("q", chunks_of(a=9, b=10), reranker, SearchConfig(cost_coefficient=1.0, budget=10))
+    assert result.order == (0,)
+    assert result.objective == pytest.approx(-0.9)
+
+
+def test_ties_go_to_lower_cost_then_shorter_then_retrieval_order() -> None:
+    same = Scripted({}, default=0.5)
+    config = SearchConfig(cost_coefficient=0.0, budget=100, iterations=30)
+    assert search_policy_tree("q", chunks_of(a=20, b=10, c=10), same, config).order == (1,)
+    # ab costs what c costs; the shorter wins.
+    longer = Scripted({"c": 0.5, "ab": 0.5}, default=0.1)
+    assert search_policy_tree("q", chunks_of(a=5, b=5, c=10), longer, config).order == (2,)
+
+
+def test_exhausted_tree_stops_early_and_is_padded() -> None:
+    reranker = Scripted(HAND, default=0.05)
+    result = search_policy_tree("q", HAND_CHUNKS[:2], reranker, SearchConfig(iterations=50, budget=20))
+    assert len(reranker.batches) == 3  # the root, a and b; ab and ba are terminal
+    assert len(result.best_after) == 50
+    assert len(set(result.best_after[2:])) == 1
+
+
+# ---- a plain re-derivation ----
+
+
+@dataclass
+class Node:
+    order: tuple[int, ...]
+    score: float = 0.0
+    value: float = 0.0
+    visits: int = 0
+    children: dict[int, Node] | None = None
+    parents: list[Node] = field(default_factory=list)
+
+
+def plain_search(query, chunks, reranker, config):  # noqa: ANN001, ANN201
+    """Algorithms 1–3 with one object a node, for any reranker and `selection="uct"`, as METHOD §2–3 say."""
+    costs = [chunk.cost for chunk in chunks]
+    by_set: dict[frozenset[int], Node] = {}
+    nodes: list[Node] = []
+    root = Node(())
+
+    def cost(order):  # noqa: ANN001, ANN202
+        return sum(costs[i] for i in order)
+
+    def extensions(node):  # noqa: ANN001, ANN202
+        if len(node.order) >= min(config.max_chunks or len(chunks), len(chunks)):
+            return []
+        return [i for i in range(len(chunks)) if i not in node.order and cost((*node.order, i)) <= config.budget]
+
+    def exhausted(node):  # noqa: ANN001, ANN202
+        return not extensions(node) or (node.children is not None and all(map(exhausted, node.children.values())))
+
+    def utility(node):  # noqa: ANN001, ANN202
+        total = sum(n.visits for n in nodes)
+        return (
+            node.value / node.visits
+            + config.exploration * math.sqrt(math.log(total) / node.visits)
+            - config.cost_coefficient * cost(node.order) / config.budget
+        )
+
+    def given_out(node):  # noqa: ANN001, ANN202
+        if reranker.order_sensitive:
+            return node.order
+        single = {i: by_set[frozenset({i})].score for i in node.order}
+        return tuple(sorted(node.order, key=lambda i: (-single[i], i)))
+
+    def worth(node):  # noqa: ANN001, ANN202
+        price = config.cost_coefficient * cost(node.order) / config.budget
+        return {
+            "objective": lambda: node.score - price,
+            "reward": lambda: node.score,
+            "average": lambda: node.value / node.visits,
+            "utility": lambda: utility(node),
+        }[config.final_rule]()
+
+    best_after = []
+    for _ in range(config.iterations):
+        if exhausted(root):
+            break
+        path = [root]
+        while path[-1].children is not None:
+            options = [child for child in path[-1].children.values() if not exhausted(child)]
+            path.append(min(options, key=lambda n: (-utility(n), cost(n.order), n.order[-1])))
+        leaf = path[-1]
+        leaf.children = {}
+        for i in extensions(leaf):
+            key = frozenset((*leaf.order, i))
+            if not reranker.order_sensitive and key in by_set:
+                leaf.children[i] = by_set[key]
+                continue
+            score = reranker.of(query, [chunks[j].id for j in (*leaf.order, i)])
+            leaf.children[i] = by_set[key] = Node((*leaf.order, i), score, score, 1)
+            nodes.append(leaf.children[i])
+        reward = max(child.score for child in leaf.children.values())
+        for node in path[1:]:
+            node.value += reward
+            node.visits += 1
+        best = min(nodes, key=lambda n: (-worth(n), cost(n.order), len(n.order), given_out(n)))
+        best_after.append((given_out(best), best.score))
+    return best_after, len(nodes)
+
+
+searches = st.fixed_dictionaries(
+    {
+        "costs": st.lists(st.integers(1, 6), min_size=1, max_size=5),
+        "seed": st.integers(0, 10_000),
+        "order_sensitive": st.booleans(),
+        "exploration": st.sampled_from([0.0, 0.1, 1.0, 2.4]),
+        "cost_coefficient": st.sampled_from([0.0, 0.1, 0.3, 2.0]),
+        "slack": st.integers(0, 12),
+        "max_chunks": st.sampled_from([None, 1, 2, 3, 5]),
+        "iterations": st.integers(1, 25),
+    }
+)
+
+
+def problem_of(drawn: dict, **more: object) -> tuple[list[Chunk], RandomScores, SearchConfig]:
+    chunks = [Chunk(str(i), f"text {i}", cost) for i, cost in enumerate(drawn["costs"])]
+    reranker = RandomScores(drawn["seed"], drawn["order_sensitive"])
+    names = ("exploration", "cost_coefficient", "max_chunks", "iterations")
+    config = SearchConfig(budget=min(drawn["costs"]) + drawn["slack"], **{n: drawn[n] for n in names})
+    return chunks, reranker, replace(config, **more)
+
+
+@given(searches, st.sampled_from(["objective", "reward", "average", "utility"]))
+@settings(max_examples=300, deadline=None)
+def test_equals_the_plain_re_derivation_after_every_iteration(drawn: dict, rule: str) -> None:
+    chunks, reranker, config = problem_of(drawn, final_rule=rule)
+    expected, evaluations = plain_search("q", chunks, reranker, config)
+    result = search_policy_tree("q", chunks, reranker, config)
+    assert [(b.order, b.value) for b in result.best_after[: len(expected)]] == expected
+    assert result.evaluations == evaluations
+
+
+# ---- brute force ----
+
+
+@given(searches, st.sampled_from(["uct", "scaled"]))
+@settings(max_examples=300, deadline=None)
+def test_with_enough_iterations_the_optimum_is_found_and_nothing_is_scored_twice(drawn: dict, selection: str) -> None:
+    chunks, reranker, config = problem_of(drawn, iterations=400, selection=selection)
+    result = search_policy_tree("q", chunks, reranker, config)
+    longest = min(config.max_chunks or len(chunks), len(chunks))
+    pick = itertools.permutations if reranker.order_sensitive else itertools.combinations
+    affordable = [
+        order
+        for length in range(1, longest + 1)
+        for order in pick(range(len(chunks)), length)
+        if sum(chunks[i].cost for i in order) <= config.budget
+    ]
+    assert len(reranker.evaluated) == len(set(reranker.evaluated)) == len(affordable) == result.evaluations
+
+    def objective(order: tuple[int, ...]) -> float:
+        price = config.cost_coefficient * sum(chunks[i].cost for i in order) / config.budget
+        return reranker.of("q", [chunks[i].id for i in order]) - price
+
+    assert result.objective == pytest.approx(max(map(objective, affordable)), abs=1e-12)
+    assert result.objective == pytest.approx(objective(result.order), abs=1e-12)
+
+
+@given(searches)
+@settings(max_examples=200, deadline=None)
+def test_result_is_affordable_without_repetition_and_best_of_what_was_evaluated(drawn: dict) -> None:
+    chunks, reranker, config = problem_of(drawn)
+    result = search_policy_tree("q", chunks, reranker, config)
+    assert result.cost == sum(chunk.cost for chunk in result.chunks) <= config.budget
+    assert len(set(result.order)) == len(result.order) >= 1
+    cost = {chunk.id: chunk.cost for chunk in chunks}
+    best = max(
+        reranker.of("q", ids) - config.cost_coefficient * sum(cost[i] for i in ids) / config.budget
+        for ids in reranker.evaluated
+    )
+    assert result.objective == pytest.approx(best, abs=1e-12)
+    assert [b.objective for b in result.best_after] == sorted(b.objective for b in result.best_after)
+
+
+def test_a_longer_search_answers_for_the_shorter_ones() -> None:
+    chunks = chunks_of(a=3, b=4, c=5, d=2, e=6)
+    for seed in range(20):
+        for rule in ("objective", "average", "utility"):
+            config = SearchConfig(iterations=25, exploration=0.5, budget=12, final_rule=rule)
+            long = search_policy_tree("q", chunks, RandomScores(seed), config)
+            for iterations in (1, 5, 10):
+                short = search_policy_tree("q", chunks, RandomScores(seed), replace(config, iterations=iterations))
+                assert short.order == long.best_after[iterations - 1].order
+
+
+# ---- many queries in lockstep ----
+
+
+class Pairing(RandomScores):
+    """Scores pairs in one batch and counts the batches."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.calls = 0
+
+    def score_pairs(self, queries, combinations):  # noqa: ANN001, ANN201
+        self.calls += 1
+        return np.array([self.score(q, [c])[0] for q, c in zip(queries, combinations, strict=True)])
+
+
+def test_lockstep_equals_one_by_one_with_one_batch_an_iteration() -> None:
+    rng = random.Random(3)
+    queries = [f"query {i}" for i in range(7)]
+    candidates = [[Chunk(f"{i}-{j}", "t", rng.randint(1, 6)) for j in range(5)] for i in range(7)]
+    configs = [SearchConfig(iterations=rng.randint(1, 12), exploration=rng.random(), budget=14) for _ in queries]
+    together = Pairing(1)
+    results = search_policy_trees(queries, candidates, together, configs)
+    assert together.calls <= max(config.iterations for config in configs)
+    for query, own, config, result in zip(queries, candidates, configs, results, strict=True):
+        assert result == search_policy_tree(query, own, RandomScores(1), config)
+
+
+def test_one_query_with_many_settings_shares_its_scores() -> None:
+    reranker = RandomScores(5)
+    chunks = chunks_of(a=3, b=4, c=5, d=2)
+    configs = [SearchConfig(iterations=8, exploration=c, budget=12) for c in (0.0, 0.1, 1.0, 2.4)]
+    results = search_policy_trees(["q"] * 4, [chunks] * 4, reranker, configs)
+    assert len(reranker.evaluated) == len(set(reranker.evaluated))
+    assert results == [search_policy_tree("q", chunks, RandomScores(5), config) for config in configs]
+
+
+def test_a_session_is_opened_once_and_used() -> None:
+    opened = []
+
+    class WithSession(RandomScores):
+        def open(self, query, candidates):  # noqa: ANN001, ANN202
+            opened.append(query)
+            outer = self
+
+            class Session:
+                def score(self, orders):  # noqa: ANN001, ANN202
+                    return outer.score(query, [[candidates[i] for i in order] for order in orders])
+
+            return Session()
+
+    chunks = chunks_of(a=3, b=4, c=5)
+    result = search_policy_tree("q", chunks, WithSession(2), SearchConfig(budget=12))
+    assert opened == ["q"]
+    assert result == search_policy_tree("q", chunks, RandomScores(2), SearchConfig(budget=12))
+
+
+# ---- a reranker's token limit ----
+
+
+def test_combinations_above_the_rerankers_limit_are_not_made() -> None:
+    class Limited(RandomScores):
+        max_tokens = 10
+
+        def count_tokens(self, texts):  # noqa: ANN001, ANN202
+            return [2 if text == "q" else len(text) for text in texts]
+
+    reranker = Limited(1)
+    chunks = [Chunk("a", "x" * 4, 1), Chunk("b", "x" * 4, 1), Chunk("c", "x" * 5, 1), Chunk("d", "x" * 20, 1)]
+    with pytest.warns(UserWarning, match=r"reads 10 tokens: 1 of 4 candidates are longer \(the first is 'd'\)"):
+        search_policy_tree("q", chunks, reranker, SearchConfig(iterations=99, budget=100))
+    # 8 tokens are left beside the query: a + b fit, c fits with neither, d is cut and stands alone.
+    assert set(reranker.evaluated) == {("a",), ("b",), ("c",), ("d",), ("a", "b"), ("b", "a")}
+
+
+# ---- bad input: one line, the value, the remedy ----
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([0.1, float("nan")], r"scored nan for combination 1 of 2; scores must be finite"),
+        ([0.1, float("inf")], r"scored inf for combination 1 of 2"),
+        ([0.1, 7.5], r"scored 7\.5; scores must lie in \[0, 1\]: put logits through a sigmoid"),
+        ([-0.5, 0.1], r"scored -0\.5; scores must lie in \[0, 1\]"),
+        ([0.1], r"returned scores of shape \[1\] for 2 combinations"),
+        ([[0.1, 0.2]], r"returned scores of shape \[1, 2\] for 2 combinations"),
+    ],
+)
+def test_unusable_scores_are_refused(scores: list, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        search_policy_tree("q", chunks_of(a=1, b=1), lambda q, c: scores, SearchConfig(budget=5))
+
+
+@pytest.mark.parametrize(
+    ("query", "chunks", "budget", "message"),
+    [
+        ("", chunks_of(a=1), 5, r"query must be a text that is not empty, got ''"),
+        (" \n\t", chunks_of(a=1), 5, r"query must be a text that is not empty"),
+        ("q", [], 5, r"no candidates to choose from"),
+        ("q", chunks_of(a=37, b=40), 20, r"at least the smallest candidate's cost \(37 tokens\), got 20"),
+        ("q", [*chunks_of(a=1), *chunks_of(a=1)], 5, r"candidate 'a' is given twice"),
+    ],
+)
+def test_unusable_searches_are_refused(query: str, chunks: list[Chunk], budget: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        search_policy_tree(query, chunks, Scripted({}, default=0.5), SearchConfig(budget=budget))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"iterations": 0}, r"iterations must be a whole number of expansions, at least 1, got 0"),
+        ({"iterations": 1.5}, r"iterations must be .* got 1\.5"),
+        ({"iterations": True}, r"iterations must be .* got True"),
+        ({"budget": -3}, r"budget must be a whole number of tokens, at least 1, got -3"),
+        ({"max_chunks": 0}, r"max_chunks must be .* got 0"),
+        ({"exploration": -0.1}, r"exploration must be a finite number, at least 0, got -0\.1"),
+        ({"cost_coefficient": float("nan")}, r"cost_coefficient must be a finite number, at least 0, got nan"),
+        ({"final_rule": "best"}, r"final_rule must be one of objective, utility, average, reward, got 'best'"),
+        ({"selection": "ucb"}, r"selection must be one of uct, scaled, got 'ucb'"),
+    ],
+)
+def test_unusable_settings_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        SearchConfig(**settings)
+
+
+def test_unusable_rerankers_are_refused() -> None:
+    with pytest.raises(InputError, match=r"got 'bm25'; names are loaded with load_reranker"):
+        search_policy_tree("q", chunks_of(a=1), "bm25", SearchConfig(budget=5))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"3 entries for 1 queries"):
+        search_policy_trees(["q"], [chunks_of(a=1)], Scripted({}, default=0.1), [SearchConfig()] * 3)
+
+
+@pytest.mark.parametrize("cost", [0, -1, 1.5, True])
+def test_a_chunk_costs_at_least_one_whole_token(cost: object) -> None:
+    with pytest.raises(InputError, match=r"chunk 'a': cost must be a whole number of tokens, at least 1"):
+        Chunk("a", "text", cost)  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+
+from corag_search.config import SearchConfig
+from corag_search.errors import InputError
+from data_prep.grid import GridPoint, LabelGrid
+
+
+def test_defaults_are_the_search_defaults_and_in_the_grid() -> None:
+    defaults = LabelGrid().defaults
+    search = SearchConfig()
+    assert defaults == (search.exploration, search.cost_coefficient, search.iterations)
+    assert defaults in list(LabelGrid())
+
+
+def test_defaults_are_snapped_when_absent() -> None:
+    grid = LabelGrid(exploration=(0, 1), cost_coefficient=(0, 0.25), iterations=(8, 12))
+    assert grid.defaults == GridPoint(1.0, 0.0, 8)
+
+
+def test_axes_are_sorted_and_distinct() -> None:
+    grid = LabelGrid(exploration=(1, 0, 1), iterations=[10, 5])  # type: ignore[arg-type]
+    assert grid.exploration == (0.0, 1.0)
+    assert grid.iterations == (5, 10)
+    assert all(isinstance(value, int) for value in grid.iterations)
+    assert grid.ranges == {"exploration": (0, 1), "cost_coefficient": (0, 0.3), "iterations": (5, 10)}
+
+
+def test_points_run_through_iterations_first() -> None:
+    grid = LabelGrid(exploration=(0, 1), cost_coefficient=(0, 0.1), iterations=(5, 10))
+    points = list(grid)
+    assert len(points) == len(grid) == math.prod(grid.shape) == 8
+    assert points[:3] == [(0, 0, 5), (0, 0, 10), (0, 0.1, 5)]
+
+
+@pytest.mark.parametrize(("value", "nearest"), [(-3, 5), (7.5, 5), (7.51, 10), (24, 25), (900, 25)])
+def test_snap(value: float, nearest: int) -> None:
+    assert LabelGrid().snap("iterations", value) == nearest
+
+
+def test_dict_and_back() -> None:
+    grid = LabelGrid(iterations=(3,))
+    assert LabelGrid.from_dict(grid.to_dict()) == grid
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"exploration": ()}, "exploration must be a list"),
+        ({"exploration": (-0.1,)}, "at least 0, got -0.1"),
+        ({"cost_coefficient": (math.nan,)}, "finite numbers, at least 0, got nan"),
+        ({"cost_coefficient": ("0.1",)}, "got '0.1'"),
+        ({"iterations": (0,)}, "at least 1"),
+        ({"iterations": (2.5,)}, "whole numbers"),
+        ({"iterations": (True,)}, "got True"),
+    ],
+)
+def test_unusable_axes(axes: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabelGrid(**axes)
+
+
+def test_unusable_requests() -> None:
+    with pytest.raises(InputError, match="setting must be one of exploration, cost_coefficient, iterations, got 'c'"):
+        LabelGrid().snap("c", 1)
+    with pytest.raises(InputError, match="got nan"):
+        LabelGrid().snap("exploration", math.nan)
+    with pytest.raises(InputError, match="grid must name exactly"):
+        LabelGrid.from_dict({"exploration": [0]})
