@@ -9,17 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from corag_agent.commands.answer import describe_answer
-from corag_agent.evaluation.comparison import AGENT, TREE, MethodScores, compare
+from corag_agent.evaluation.comparison import MethodScores, compare
 from corag_agent.evaluation.text_table import text_table
 from corag_agent.evaluation.timing import selection_milliseconds
 from corag_search.agent import ConfigurationAgent
 from corag_search.pipeline import Corag
 from corag_search.pipeline_config import PipelineConfig
 from corag_search.shipped import shipped
-from corag_search.store import VectorStore
 from data_prep.corpus import build_store
 from data_prep.dataset import Dataset, Question
 from data_prep.demo_corpus import LABELS
@@ -110,7 +108,7 @@ def agreement(labelled: LabelTable, shipped_labels: LabelTable) -> str:
     if not equal.all():
         text += (
             "\nWhere they differ, this processor rounds otherwise than the one that made the table "
-            f"({int((~equal_order).sum())} rows chose other chunks, {int((equal_order & ~equal).sum())} the same chunks)."
+            f"({int((~equal_order).sum())} rows chose other chunks)."
         )
     return text
 
@@ -137,9 +135,8 @@ def _train(out: Path) -> Path:
     from corag_agent.training import training_cli
 
     folder = out / "training"
-    training_cli(
-        ["fit", "--config", str(shipped("configs") / "train.yaml"), "--data.labels", str(LABELS), *_into(folder)]
-    )
+    settings = str(shipped("configs") / "train.yaml")
+    training_cli(["fit", "--config", settings, "--data.labels", str(LABELS), "--output", str(folder)])
     return folder / "checkpoints" / "best.ckpt"
 
 
@@ -170,7 +167,9 @@ def _comparison_table(
                 "–" if spent is None else f"{spent:.0f}",
             ]
         )
-    title = f"{questions} held-out questions, scores looked up in the label table; milliseconds of choosing: {timed} live"
+    title = (
+        f"{questions} held-out questions, scores looked up in the label table; milliseconds of choosing: {timed} live"
+    )
     return text_table(("method", "reranker", "ROUGE-L", "prompt tokens", "ms"), rows, title)
 
 

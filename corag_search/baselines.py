@@ -160,7 +160,7 @@ class _Judge:
     def best(self, orders: Sequence[Order]) -> Order:
         costs = np.array([self.cost(order) for order in orders])
         worth = self.score(orders) - self.config.cost_coefficient * costs / self.config.budget
-        return min((orders[i] for i in np.flatnonzero(worth == worth.max())), key=self.preference)
+        return min((orders[i] for i in np.flatnonzero(worth == worth.max()).tolist()), key=self.preference)
 
     def affordable_singles(self) -> list[Order]:
         return [(i,) for i, chunk in enumerate(self.candidates) if chunk.cost <= self.config.budget]
@@ -172,7 +172,9 @@ class _Judge:
         room = self.config.budget - self.cost(order)
         first = order[-1] + 1 if distinct and not self.reranker.order_sensitive else 0
         return [
-            (*order, i) for i in range(first, len(self.candidates)) if i not in order and self.candidates[i].cost <= room
+            (*order, i)
+            for i in range(first, len(self.candidates))
+            if i not in order and self.candidates[i].cost <= room
         ]
 
     def filled(self, tokens: int) -> Order:
@@ -180,7 +182,9 @@ class _Judge:
         singles = [(i,) for i in range(len(self.candidates)) if self.candidates[i].cost <= tokens]
         scores = self.score(singles)
         chosen: Order = ()
-        for (i,), _ in sorted(zip(singles, scores, strict=True), key=lambda s: (-s[1], *tie_key(self.cost(s[0]), s[0]))):
+        for (i,), _ in sorted(
+            zip(singles, scores, strict=True), key=lambda s: (-s[1], *tie_key(self.cost(s[0]), s[0]))
+        ):
             if self.cost(chosen) + self.candidates[i].cost <= tokens:
                 chosen = (*chosen, i)
         return chosen

@@ -71,7 +71,7 @@ def _not_negative(name: str, value: object) -> None:
         raise InputError(f"{name} must be a finite number, at least 0, got {value!r}")
 
 
-def _member(kind: type[E], name: str, value: object) -> E:
+def _member(kind: type[E], name: str, value: str) -> E:
     try:
         return kind(value)
     except ValueError:

@@ -49,9 +49,7 @@ def replacing_directory(path: str | os.PathLike[str], marker: str) -> Iterator[P
         InputError: `path` is there and is something else.
     """
     target = Path(path)
-    if target.exists() and not (
-        target.is_dir() and (not any(target.iterdir()) or (target / marker).is_file())
-    ):
+    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / marker).is_file())):
         raise InputError(f"{target} is there and has no {marker}; name a new directory, or one made by this command")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))

@@ -334,7 +334,7 @@ def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int |
     for name in settings:
         if name not in allowed:
             raise InputError(f"unknown setting {name!r}; allowed are candidates, reranker, {', '.join(allowed)}")
-    return replace(config, **settings, **({} if budget is None else {"budget": budget}))
+    return replace(config, **settings) if budget is None else replace(config, **settings, budget=budget)
 
 
 @contextmanager

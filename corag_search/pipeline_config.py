@@ -98,7 +98,9 @@ class PipelineConfig:
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InputError(f"cannot read the configuration {path}: {error.strerror}; give the path of a YAML file") from None
+            raise InputError(
+                f"cannot read the configuration {path}: {error.strerror}; give the path of a YAML file"
+            ) from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
         if not isinstance(values, Mapping):

@@ -70,7 +70,9 @@ class VectorStore:
         return len(self.chunks)
 
     @classmethod
-    def build(cls, chunks: Sequence[Chunk], embedder: Embedder, *, tokenizer: str = "", chunk_size: int = 0) -> VectorStore:
+    def build(
+        cls, chunks: Sequence[Chunk], embedder: Embedder, *, tokenizer: str = "", chunk_size: int = 0
+    ) -> VectorStore:
         """Embed chunks and index them.
 
         Args:
@@ -211,7 +213,9 @@ class VectorStore:
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{root / MANIFEST} is damaged ({error}); build the store anew with `corag index`") from None
+            raise InputError(
+                f"{root / MANIFEST} is damaged ({error}); build the store anew with `corag index`"
+            ) from None
         for name in (INDEX, CHUNKS):
             if not (root / name).is_file() or sha256_of(root / name) != checksums.get(name):
                 raise InputError(f"{root / name} is missing or was changed; build the store anew with `corag index`")
@@ -219,5 +223,7 @@ class VectorStore:
         with (root / CHUNKS).open(encoding="utf-8") as file:
             chunks = [Chunk(**json.loads(line)) for line in file]
         if not (index.ntotal == len(chunks) == count and index.d == identity.dimension):
-            raise InputError(f"{root}: index, chunks and manifest differ in size; build the store anew with `corag index`")
+            raise InputError(
+                f"{root}: index, chunks and manifest differ in size; build the store anew with `corag index`"
+            )
         return cls(chunks, index, identity, tokenizer, chunk_size)

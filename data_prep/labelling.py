@@ -111,10 +111,8 @@ class Labeller:
             ROUGE), and the counts `evaluations` and `answers`.
 
         Raises:
-            InputError: The question has no gold passage, or its prompt would overflow the generator's context.
+            InputError: A prompt would overflow the generator's context.
         """
-        if not question.gold_passages:
-            raise InputError(f"question {question.id!r} has no gold passage; labels need one for the reference answer")
         embedding = self.embedder.encode([question.text])[0]
         candidates = self.store.search(embedding, self.config.candidates)
         outcomes: dict[str, list[tuple[tuple[int, ...], float]]] = {}
@@ -229,6 +227,12 @@ def label_questions(
     wanted = list(questions)
     if not wanted:
         raise InputError("there are no questions to label; give a data set that has questions")
+    without_gold = [question.id for question in wanted if not question.gold_passages]
+    if without_gold:
+        raise InputError(
+            f"{len(without_gold)} of {len(wanted)} questions have no gold passage to write a reference answer from, "
+            f"the first is {without_gold[0]!r}; leave them out of the data set"
+        )
     if out.suffix != ".parquet":
         raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
     fingerprint = labeller.fingerprint()

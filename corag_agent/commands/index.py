@@ -8,17 +8,18 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_json, pipeline_of
 
 EXAMPLE = """  corag index --data jsonl:my_corpus --out runs/store
   corag index --config configs/local.yaml --data squad:dev.json --chunk_size 128 --out runs/store"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", type=str, required=True, help="FORMAT:PATH, such as jsonl:my_corpus or squad:dev.json.")
+    parser.add_argument(
+        "--data", type=str, required=True, help="FORMAT:PATH, such as jsonl:my_corpus or squad:dev.json."
+    )
     parser.add_argument("--out", type=Path, required=True, help="Directory of the store.")
-    parser.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="Print the summary as JSON.")
-    add_pipeline(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:

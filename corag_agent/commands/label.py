@@ -8,8 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, pipeline_of
-from data_prep.grid import LabelGrid
+from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
 
 EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --limit 50 --out runs/labels.parquet
@@ -21,8 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="The table, ending in .parquet.")
     parser.add_argument("--limit", type=int | None, default=None, help="Label a sample of this many questions.")
     parser.add_argument("--seed", type=int, default=0, help="Of the sample and of the splits by document.")
-    parser.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="Print the summary as JSON.")
-    parser.add_class_arguments(LabelGrid, "grid")
+    add_json(parser)
     add_pipeline(parser)
 
 
@@ -41,4 +39,5 @@ def run(arguments: argparse.Namespace) -> None:
         print_json({"labels": str(arguments.out), "questions": len(table), **counts})
         return
     print_out(text_table(("", "", "questions"), select(table).summary()))
-    print_out(f"{len(table)} questions, {counts['evaluations']:,} evaluations, {counts['answers']:,} answers → {arguments.out}")
+    work = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    print_out(f"{len(table)} questions, {work} → {arguments.out}")

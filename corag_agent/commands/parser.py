@@ -34,3 +34,8 @@ def add_pipeline(parser: ArgumentParser) -> None:
 def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig:
     """The pipeline's part of the parsed options."""
     return PipelineConfig(**{name: getattr(arguments, name) for name in PipelineConfig.__dataclass_fields__})
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """Option `--json`."""
+    parser.add_argument("--json", action="store_true", help="Print JSON, one document a line.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
+from corag_agent.commands.parser import add_json
 from corag_search.errors import InputError
 from corag_search.policy_tree.problem import check_query
 
@@ -15,7 +16,7 @@ def add_queries(parser: ArgumentParser) -> None:
     """Options `--query`, `--queries` and `--json`."""
     parser.add_argument("--query", type=str | None, default=None, help="The question.")
     parser.add_argument("--queries", type=Path | None, default=None, help="A text file with a question on each line.")
-    parser.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON document a line.")
+    add_json(parser)
 
 
 def queries_of(arguments: argparse.Namespace) -> list[str]:

@@ -55,8 +55,8 @@ def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent
         methods.append(MethodScores(TREE, reranker, rouge[at], tokens[at]))
     if agent is not None:
         agent.check_embedder(*(table.embedder[key] for key in ("name", "dimension", "fingerprint")))
-        at = agent_index(table, [agent.predict(embedding) for embedding in table.embeddings[rows]])
-        methods.append(MethodScores(AGENT, "", rouge[at], tokens[at]))
+        followed = agent_index(table, [agent.predict(embedding) for embedding in table.embeddings[rows]])
+        methods.append(MethodScores(AGENT, "", rouge[followed], tokens[followed]))
     count = len(rows)
     by_default = (slice(None), slice(None), *default)
     methods.append(MethodScores(ORACLE_DEFAULTS, "", *_best(rouge[by_default], tokens[by_default])))
@@ -109,9 +109,7 @@ def _rivals(table: LabelTable, rows: NDArray[np.intp]) -> Iterator[MethodScores]
                 )
 
 
-def _best(
-    rouge: NDArray[np.float64], tokens: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _best(rouge: NDArray[np.float64], tokens: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The best of each row, `[n, m]` → two of `[n]`; among equals the one of fewest tokens."""
     best = np.lexsort((tokens, -rouge.round(9)), axis=-1)[:, :1]
     return np.take_along_axis(rouge, best, -1)[:, 0], np.take_along_axis(tokens, best, -1)[:, 0]

@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from corag_agent.evaluation.comparison import AGENT, TREE
-from corag_search import baselines
+from corag_search.baselines import best_single, greedy_climb, naive_matched, naive_rag
 from corag_search.chunk import Chunk
+from corag_search.config import SearchConfig
 from corag_search.pipeline import Corag
 from corag_search.policy_tree import search_policy_tree
 from corag_search.rerankers.base import Reranker
 from data_prep.grid import GridPoint
 from data_prep.labelling import default_search
+from data_prep.progress import progress_bar
+
+Choose = Callable[[str, Sequence[Chunk], Reranker, SearchConfig], Any]
 
 
 def selection_milliseconds(corag: Corag, queries: Sequence[str], defaults: GridPoint) -> dict[tuple[str, str], float]:
@@ -28,28 +32,34 @@ def selection_milliseconds(corag: Corag, queries: Sequence[str], defaults: GridP
     """
     config = default_search(corag.config.search, defaults)
     spent: dict[tuple[str, str], float] = {}
+    costs: dict[tuple[str, str], int] = {}
 
-    def measure(key: tuple[str, str], choose: Callable[[str], Any]) -> None:
+    def tree(query: str, candidates: Sequence[Chunk], judge: Reranker, config: SearchConfig) -> None:
+        costs[judge.name, query] = search_policy_tree(query, candidates, judge, config).cost
+
+    def matched(query: str, candidates: Sequence[Chunk], judge: Reranker, config: SearchConfig) -> None:
+        naive_matched(query, candidates, judge, config, tokens=costs[judge.name, query])
+
+    methods: dict[str, Choose] = {
+        TREE: tree,
+        "naive_rag": naive_rag,
+        "best_single": best_single,
+        "naive_matched": matched,
+        "greedy_climb": greedy_climb,
+    }
+    with progress_bar("time the methods", len(corag.config.rerankers) * len(methods) + 1) as advance:
+        for name in corag.config.rerankers:
+            judge = corag.reranker(name)
+            for method, choose in methods.items():
+                start = time.perf_counter()
+                for query in queries:
+                    embedding = corag.embedder.encode([query])[0]
+                    choose(query, corag.store.search(embedding, corag.config.candidates), judge, config)
+                spent[method, name] = 1000 * (time.perf_counter() - start) / len(queries)
+                advance(1)
         start = time.perf_counter()
         for query in queries:
-            choose(query)
-        spent[key] = 1000 * (time.perf_counter() - start) / len(queries)
-
-    def candidates(query: str) -> list[Chunk]:
-        return corag.store.search(corag.embedder.encode([query])[0], corag.config.candidates)
-
-    for name in corag.config.rerankers:
-        judge: Reranker = corag.reranker(name)
-        costs = {query: search_policy_tree(query, candidates(query), judge, config).cost for query in queries}
-        measure((TREE, name), lambda q, judge=judge: search_policy_tree(q, candidates(q), judge, config))
-        for method in ("naive_rag", "best_single", "greedy_climb"):
-            way = getattr(baselines, method)
-            measure((method, name), lambda q, judge=judge, way=way: way(q, candidates(q), judge, config))
-        measure(
-            ("naive_matched", name),
-            lambda q, judge=judge, costs=costs: baselines.naive_matched(
-                q, candidates(q), judge, config, tokens=costs[q]
-            ),
-        )
-    measure((AGENT, ""), lambda q: corag.search(q))
+            corag.search(query)
+        spent[AGENT, ""] = 1000 * (time.perf_counter() - start) / len(queries)
+        advance(1)
     return spent

@@ -60,15 +60,13 @@ class BestSoFar:
     def _worth_of(self, rows: slice) -> NDArray[np.float64]:
         tree = self._tree
         config = tree.problem.config
-        match self._rule:
-            case FinalRule.OBJECTIVE:
-                return objective(tree.score[rows], tree.cost[rows], config.cost_coefficient, config.budget)
-            case FinalRule.REWARD:
-                return tree.score[rows]
-            case FinalRule.AVERAGE:
-                return tree.value_sum[rows] / tree.visits[rows]
-            case FinalRule.UTILITY:
-                return utility(tree, rows)
+        if self._rule is FinalRule.OBJECTIVE:
+            return objective(tree.score[rows], tree.cost[rows], config.cost_coefficient, config.budget)
+        if self._rule is FinalRule.REWARD:
+            return tree.score[rows]
+        if self._rule is FinalRule.AVERAGE:
+            return tree.value_sum[rows] / tree.visits[rows]
+        return utility(tree, rows)
 
     def _combination(self, row: int) -> Combination:
         tree = self._tree

@@ -124,8 +124,8 @@ def _lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -> tup
     cut = [chunk.id for chunk, length in zip(candidates, lengths, strict=True) if length > limit]
     if cut:
         warnings.warn(
-            f"reranker {reranker.name!r} reads {reranker.max_tokens} tokens: {len(cut)} of {len(candidates)} candidates "
-            f"are longer (the first is {cut[0]!r}); each is scored on what fits and not combined with others",
+            f"reranker {reranker.name!r} reads {reranker.max_tokens} tokens: {len(cut)} of {len(candidates)} "
+            f"candidates are longer (the first is {cut[0]!r}); each is scored on what fits and not combined",
             stacklevel=4,
         )
     return lengths, limit

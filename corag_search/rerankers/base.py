@@ -51,7 +51,7 @@ class _FunctionReranker:
     """A plain function with the signature of `Reranker.score`; nothing is known of it, so order may matter."""
 
     order_sensitive = True
-    max_tokens = None
+    max_tokens: int | None = None
 
     def __init__(self, function: Callable[[str, Combinations], Any]) -> None:
         self.name = getattr(function, "__name__", type(function).__name__)

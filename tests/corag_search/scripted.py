@@ -32,7 +32,9 @@ class Scripted:
         if not self.order_sensitive:
             keys = ["".join(sorted(key)) for key in keys]
         self.batches.append(keys)
-        return np.array([self._scores[k] if self._default is None else self._scores.get(k, self._default) for k in keys])
+        return np.array(
+            [self._scores[k] if self._default is None else self._scores.get(k, self._default) for k in keys]
+        )
 
 
 class RandomScores:

@@ -77,7 +77,7 @@ def test_upper_bound_refuses_what_would_take_too_long_and_says_how_to_lower_it()
 
 
 @pytest.mark.parametrize("method", [naive_rag, best_single, greedy_climb, upper_bound])
-def test_all_refuse_what_the_search_refuses(method) -> None:  # noqa: ANN001
+def test_all_refuse_what_the_search_refuses(method) -> None:
     with pytest.raises(InputError, match="query must be a text"):
         method(" ", chunks_of(a=1), Scripted({}, default=0.5), SearchConfig(budget=5))
     with pytest.raises(InputError, match="smallest candidate's cost"):

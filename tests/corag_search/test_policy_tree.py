@@ -152,25 +152,25 @@ class Node:
     parents: list[Node] = field(default_factory=list)
 
 
-def plain_search(query, chunks, reranker, config):  # noqa: ANN001, ANN201
+def plain_search(query, chunks, reranker, config):
     """Algorithms 1–3 with one object a node, for any reranker and `selection="uct"`, as METHOD §2–3 say."""
     costs = [chunk.cost for chunk in chunks]
     by_set: dict[frozenset[int], Node] = {}
     nodes: list[Node] = []
     root = Node(())
 
-    def cost(order):  # noqa: ANN001, ANN202
+    def cost(order):
         return sum(costs[i] for i in order)
 
-    def extensions(node):  # noqa: ANN001, ANN202
+    def extensions(node):
         if len(node.order) >= min(config.max_chunks or len(chunks), len(chunks)):
             return []
         return [i for i in range(len(chunks)) if i not in node.order and cost((*node.order, i)) <= config.budget]
 
-    def exhausted(node):  # noqa: ANN001, ANN202
+    def exhausted(node):
         return not extensions(node) or (node.children is not None and all(map(exhausted, node.children.values())))
 
-    def utility(node):  # noqa: ANN001, ANN202
+    def utility(node):
         total = sum(n.visits for n in nodes)
         return (
             node.value / node.visits
@@ -178,13 +178,13 @@ def plain_search(query, chunks, reranker, config):  # noqa: ANN001, ANN201
             - config.cost_coefficient * cost(node.order) / config.budget
         )
 
-    def given_out(node):  # noqa: ANN001, ANN202
+    def given_out(node):
         if reranker.order_sensitive:
             return node.order
         single = {i: by_set[frozenset({i})].score for i in node.order}
         return tuple(sorted(node.order, key=lambda i: (-single[i], i)))
 
-    def worth(node):  # noqa: ANN001, ANN202
+    def worth(node):
         price = config.cost_coefficient * cost(node.order) / config.budget
         return {
             "objective": lambda: node.score - price,
@@ -315,7 +315,7 @@ class Pairing(RandomScores):
         super().__init__(seed)
         self.calls = 0
 
-    def score_pairs(self, queries, combinations):  # noqa: ANN001, ANN201
+    def score_pairs(self, queries, combinations):
         self.calls += 1
         return np.array([self.score(q, [c])[0] for q, c in zip(queries, combinations, strict=True)])
 
@@ -345,12 +345,12 @@ def test_a_session_is_opened_once_and_used() -> None:
     opened = []
 
     class WithSession(RandomScores):
-        def open(self, query, candidates):  # noqa: ANN001, ANN202
+        def open(self, query, candidates):
             opened.append(query)
             outer = self
 
             class Session:
-                def score(self, orders):  # noqa: ANN001, ANN202
+                def score(self, orders):
                     return outer.score(query, [[candidates[i] for i in order] for order in orders])
 
             return Session()
@@ -368,7 +368,7 @@ def test_combinations_above_the_rerankers_limit_are_not_made() -> None:
     class Limited(RandomScores):
         max_tokens = 10
 
-        def count_tokens(self, texts):  # noqa: ANN001, ANN202
+        def count_tokens(self, texts):
             return [2 if text == "q" else len(text) for text in texts]
 
     reranker = Limited(1)

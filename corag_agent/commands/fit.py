@@ -1,0 +1,22 @@
+"""`corag fit`: Lightning training of the configuration agent; its own command line reads the options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corag_agent.cli import print_out
+
+
+def run_arguments(arguments: Sequence[str]) -> None:
+    from corag_agent.training import training_cli
+
+    try:
+        cli = training_cli(["fit", *arguments])
+    except SystemExit as end:
+        if end.code:
+            raise
+        return
+    best = cli.trainer.checkpoint_callback
+    path, score = getattr(best, "best_model_path", ""), getattr(best, "best_model_score", None)
+    if path and score is not None:
+        print_out(f"best checkpoint (val/regret {float(score):.4f}): {path}")

@@ -1,0 +1,82 @@
+"""Chunks partition a document by tokens, never inside a code point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corag_search import InputError, chunk_documents, load_tokenizer
+
+pytestmark = pytest.mark.models
+
+
+@dataclass(frozen=True)
+class Text:
+    id: str
+    text: str
+    title: str = ""
+    domain: str = ""
+    language: str = ""
+
+
+ENGLISH = "The tower was finished in 1889, and it stands 330 metres tall. " * 12
+TEXTS = {
+    "english": ENGLISH,
+    "chinese": "光合作用是植物利用光能，把二氧化碳和水变成葡萄糖并放出氧气的过程。" * 6,
+    "emoji": "🏔️👩🏽‍🚀 ok 🇨🇳 " * 15,
+    "spaces": "a" + " " * 300 + "b\n\n\t c" + "\n" * 50 + "d",
+}
+
+
+@pytest.mark.parametrize("name", ["smollm2", "minilm"])
+@pytest.mark.parametrize("size", [8, 16, 96])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_chunks_are_slices_that_leave_out_white_space_alone(name: str, size: int, text: str) -> None:
+    tokenizer = load_tokenizer(name)
+    chunks = chunk_documents([Text("d", text)], tokenizer, size)
+    end = 0
+    for chunk in chunks:
+        assert not text[end : chunk.metadata["start"]].strip()
+        end = chunk.metadata["end"]
+        assert chunk.text == text[chunk.metadata["start"] : end]
+        assert chunk.cost == tokenizer.count([chunk.text])[0] <= size
+    assert not text[end:].strip()
+    assert [chunk.id for chunk in chunks] == [f"d:{i}" for i in range(len(chunks))]
+
+
+def test_all_but_the_last_are_as_long_as_asked_and_the_short_one_is_kept() -> None:
+    chunks = chunk_documents([Text("d", ENGLISH)], load_tokenizer("smollm2"), 50)
+    assert {chunk.cost for chunk in chunks[:-1]} == {50}
+    assert 0 < chunks[-1].cost < 50
+    assert "".join(chunk.text for chunk in chunks) == ENGLISH
+
+
+@given(st.text(max_size=300), st.integers(8, 40))
+@settings(max_examples=150, deadline=None)
+def test_any_text(text: str, size: int) -> None:
+    tokenizer = load_tokenizer("smollm2")
+    anchor = "anchor "  # some control characters have no token at all; a document of them alone is empty
+    chunks = chunk_documents([Text("d", anchor + text)], tokenizer, size)
+    assert all(1 <= chunk.cost <= size for chunk in chunks)
+    covered = "".join(chunk.text for chunk in chunks)
+    assert "".join(covered.split()) == "".join((anchor + text).split())
+
+
+def test_document_facts_go_into_the_metadata() -> None:
+    (chunk,) = chunk_documents([Text("d", "short", "Title", "law", "en")], load_tokenizer("minilm"), 96)
+    assert chunk.metadata == {
+        "document": "d", "start": 0, "end": 5, "title": "Title", "domain": "law", "language": "en",
+    }  # fmt: skip
+
+
+def test_unusable_input() -> None:
+    tokenizer = load_tokenizer("minilm")
+    with pytest.raises(InputError, match="chunk_size must be a whole number of tokens, at least 8, got 3"):
+        chunk_documents([Text("d", "text")], tokenizer, 3)
+    with pytest.raises(InputError, match="the corpus is empty"):
+        chunk_documents([Text("d", " \n ")], tokenizer, 96)
+    with pytest.raises(InputError, match="the corpus is empty"):
+        chunk_documents([], tokenizer, 96)

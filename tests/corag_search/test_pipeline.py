@@ -1,0 +1,264 @@
+"""The seven steps on real models: what is overridable, what is timed, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corag_search import (
+    Corag,
+    InputError,
+    PipelineConfig,
+    SearchConfig,
+    VectorStore,
+    chunk_documents,
+    load_embedder,
+    load_generator,
+    load_tokenizer,
+    search_policy_tree,
+)
+from corag_search.agent import Prediction
+from tests.corag_search.scripted import RandomScores
+
+pytestmark = pytest.mark.models
+
+
+@dataclass(frozen=True)
+class Text:
+    id: str
+    text: str
+
+
+DOCUMENTS = [
+    Text("tower", "The Eiffel Tower in Paris is 330 metres tall. It was built by the company of Gustave Eiffel for the "
+         "World's Fair of 1889, and was the tallest structure on Earth for 41 years."),
+    Text("canal", "The Suez Canal joins the Mediterranean and the Red Sea. It was opened in 1869 after ten years of "
+         "digging under Ferdinand de Lesseps, and is 193 kilometres long today."),
+    Text("leaf", "Leaves make sugar from light, water and carbon dioxide. Too little water closes their pores."),
+]  # fmt: skip
+QUESTION = "How tall is the Eiffel Tower and who built it?"
+
+
+@pytest.fixture(scope="module")
+def corag():
+    tokenizer, embedder = load_tokenizer("smollm2"), load_embedder("minilm")
+    store = VectorStore.build(chunk_documents(DOCUMENTS, tokenizer, 24), embedder, tokenizer="smollm2", chunk_size=24)
+    generator = load_generator("smollm2", threads=1)
+    config = PipelineConfig(candidates=6, max_answer_tokens=16, search=SearchConfig(iterations=5, budget=60))
+    yield Corag(store, embedder, config, generator=generator, tokenizer=tokenizer)
+    generator.close()
+
+
+def test_search_equals_its_parts(corag: Corag) -> None:
+    selected = corag.search(QUESTION)
+    candidates = corag.store.search(corag.embedder.encode([QUESTION])[0], 6)
+    expected = search_policy_tree(QUESTION, candidates, corag.reranker("bm25"), corag.config.search)
+    assert list(selected.candidates) == candidates
+    assert (selected.order, selected.value, selected.cost) == (expected.order, expected.value, expected.cost)
+    assert selected.reranker == "bm25"
+    assert set(selected.timings) == {"embed", "retrieve", "search"}
+    assert all(seconds >= 0 for seconds in selected.timings.values())
+
+
+def test_budget_reranker_candidates_and_settings_are_overridable_per_call(corag: Corag) -> None:
+    assert corag.search(QUESTION, budget=30).cost <= 30
+    assert corag.search(QUESTION, reranker="wordllama").reranker == "wordllama"
+    assert corag.search(QUESTION, reranker=RandomScores(1)).reranker == "random 1"
+    assert len(corag.search(QUESTION, candidates=2).candidates) == 2
+    given = corag.store.chunks[-2:]
+    selected = corag.search(QUESTION, candidates=given)
+    assert selected.candidates == given
+    assert "retrieve" not in selected.timings
+    assert corag.search(QUESTION, iterations=1, exploration=0.0).config.iterations == 1
+    assert corag.config.search.iterations == 5
+
+
+def test_answer_cites_documents_and_offsets_and_times_each_step(corag: Corag) -> None:
+    answer = corag.answer(QUESTION)
+    assert answer.text.strip()
+    assert set(answer.timings) == {"embed", "retrieve", "search", "prompt", "generate"}
+    assert QUESTION in answer.prompt
+    assert 0 < answer.answer_tokens <= 16 < answer.prompt_tokens
+    for number, (citation, chunk) in enumerate(zip(answer.citations, answer.chunks, strict=True), 1):
+        text = next(d.text for d in DOCUMENTS if d.id == citation.document)
+        assert citation.number == number
+        assert text[citation.start : citation.end] == chunk.text
+        assert f"[{number}] {chunk.text.strip()}" in answer.prompt
+    assert corag.answer(QUESTION).text == answer.text
+
+
+def test_streaming_gives_the_same_text(corag: Corag) -> None:
+    stream = corag.stream(QUESTION)
+    with pytest.raises(RuntimeError, match="read the stream to its end"):
+        _ = stream.answer
+    pieces = list(stream)
+    answer = corag.answer(QUESTION)
+    assert len(pieces) > 1
+    assert "".join(pieces) == stream.answer.text == answer.text
+    assert stream.answer.citations == answer.citations
+
+
+def test_async_does_not_block_the_event_loop(corag: Corag) -> None:
+    ticks = 0
+
+    async def run() -> tuple:
+        nonlocal ticks
+        done = asyncio.Event()
+
+        async def tick() -> None:
+            nonlocal ticks
+            while not done.is_set():
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        selected, answer = await corag.asearch(QUESTION), await corag.aanswer(QUESTION)
+        pieces = [piece async for piece in await _started(corag)]
+        done.set()
+        await ticking
+        return selected, answer, pieces
+
+    async def _started(corag: Corag):
+        return corag.astream(QUESTION)
+
+    selected, answer, pieces = asyncio.run(run())
+    assert selected.order == corag.search(QUESTION).order
+    assert "".join(pieces) == answer.text
+    assert ticks > 10
+
+
+def test_threads_share_it(corag: Corag) -> None:
+    questions = [QUESTION, "How long is the Suez Canal?", "What closes the pores of leaves?"] * 4
+    expected = [(s.order, s.value) for s in map(corag.search, questions)]
+    fresh = Corag(corag.store, corag.embedder, corag.config)
+
+    def work(question: str) -> tuple:
+        selected = fresh.search(question)
+        return selected.order, selected.value
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, questions)) == expected
+
+
+class FixedAgent:
+    """Predicts the same for every query."""
+
+    def __init__(self, embedder: str = "minilm") -> None:
+        self.seen: list[np.ndarray] = []
+        self._embedder = embedder
+
+    def check_embedder(self, name: str, dimension: int, fingerprint: str | None = None) -> None:
+        if name != self._embedder:
+            raise InputError(f"the checkpoint was trained for {self._embedder}, got {name}")
+
+    def predict(self, embedding: np.ndarray) -> Prediction:
+        self.seen.append(embedding)
+        return Prediction("maxsim", 3, 0.5, 0.2, {"bm25": 0.1, "maxsim": 0.9}, 0.9)
+
+
+def test_the_agent_chooses_and_the_call_overrules_it(corag: Corag) -> None:
+    agent = FixedAgent()
+    steered = Corag(corag.store, corag.embedder, corag.config, agent=agent)  # type: ignore[arg-type]
+    selected = steered.search(QUESTION)
+    assert (selected.reranker, selected.prediction.confidence) == ("maxsim", 0.9)
+    config = selected.config
+    assert (config.iterations, config.exploration, config.cost_coefficient, config.budget) == (3, 0.5, 0.2, 60)
+    assert set(selected.timings) == {"embed", "agent", "retrieve", "search"}
+    np.testing.assert_array_equal(agent.seen[0], corag.embedder.encode([QUESTION])[0])
+    overruled = steered.search(QUESTION, reranker="bm25", iterations=7)
+    assert (overruled.reranker, overruled.config.iterations, overruled.config.exploration) == ("bm25", 7, 0.5)
+
+
+def test_parts_that_do_not_belong_together_are_refused(corag: Corag) -> None:
+    with pytest.raises(InputError, match="was trained for bge-m3, got minilm"):
+        Corag(corag.store, corag.embedder, corag.config, agent=FixedAgent("bge-m3"))  # type: ignore[arg-type]
+
+    class Other:
+        name, dimension, fingerprint = "other", 384, "x"
+
+    with pytest.raises(InputError, match="the store was built with the embedder minilm"):
+        Corag(corag.store, Other(), corag.config)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 0}, "budget must be a whole number of tokens, at least 1, got 0"),
+        ({"budget": 1}, r"at least the smallest candidate's cost \(\d+ tokens\), got 1"),
+        ({"reranker": "nope"}, "unknown reranker 'nope'"),
+        ({"candidates": 0}, "candidates must be at least 1, got 0"),
+        ({"candidates": []}, "no candidates to choose from"),
+        ({"serch": 1}, "unknown setting 'serch'; allowed are candidates, reranker, iterations"),
+    ],
+)
+def test_unusable_calls(corag: Corag, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        corag.search(QUESTION, **options)
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+def test_empty_query(corag: Corag, query: str) -> None:
+    with pytest.raises(InputError, match="query must be a text that is not empty"):
+        corag.answer(query)
+
+
+def test_a_prompt_beyond_the_context_is_refused(corag: Corag) -> None:
+    config = replace(corag.config, max_answer_tokens=4090)
+    greedy = Corag(corag.store, corag.embedder, config, generator=corag.generator)
+    with pytest.raises(InputError, match=r"overflow the context of smollm2 \(4096 tokens\); lower the budget"):
+        greedy.answer(QUESTION)
+
+
+# ---- from a file ----
+
+
+def test_from_config(corag: Corag, tmp_path: Path) -> None:
+    corag.store.save(tmp_path / "store")
+    file = tmp_path / "c.yaml"
+    file.write_text(f"store: {tmp_path / 'store'}\ncandidates: 4\nreranker: maxsim\nsearch: {{budget: 50}}\n")
+    loaded = Corag.from_config(file)
+    selected = loaded.search(QUESTION)
+    assert (selected.reranker, len(selected.candidates), selected.config.budget) == ("maxsim", 4, 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("serch: {}", r"unknown key 'serch'; allowed are embedder"),
+        ("search: {budgte: 3}", r"search: unknown key 'budgte'"),
+        ("search: {budget: -1}", r"budget must be a whole number"),
+        ("search: 3", r"search must be a mapping"),
+        ("a: [", r"is not YAML"),
+        ("- 1", r"must hold a mapping of settings, got list"),
+        ("candidates: 5", r"store is not set"),
+        ("embedder: {dtype: float32}", r"embedder must have a name"),
+        ("store: nowhere", r"nowhere is not a store"),
+        ("max_answer_tokens: 0", r"max_answer_tokens must be a whole number, at least 1, got 0"),
+    ],
+)
+def test_unusable_files(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        Corag.from_config(file)
+    with pytest.raises(InputError, match="cannot read the configuration"):
+        Corag.from_config(tmp_path / "missing.yaml")
+
+
+def test_a_configuration_survives_its_plain_form() -> None:
+    config = PipelineConfig(candidates=7, search=SearchConfig(final_rule="reward", budget=5))
+    plain = json.loads(json.dumps(config.to_dict()))
+    assert PipelineConfig.from_dict(plain) == config
+
+
+@pytest.mark.parametrize("name", ["demo", "local", "paper"])
+def test_shipped_configurations_are_valid(name: str) -> None:
+    from corag_search.shipped import shipped
+
+    assert PipelineConfig.from_file(shipped("configs") / f"{name}.yaml").search.budget >= 240
