@@ -49,8 +49,7 @@ def replacing_directory(path: str | os.PathLike[str], marker: str) -> Iterator[P
         InputError: `path` is there and is something else.
     """
     target = Path(path)
-    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / marker).is_file())):
-        raise InputError(f"{target} is there and has no {marker}; name a new directory, or one made by this command")
+    check_replaceable(target, marker)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
@@ -65,6 +64,17 @@ def replacing_directory(path: str | os.PathLike[str], marker: str) -> Iterator[P
             partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_replaceable(path: str | os.PathLike[str], marker: str) -> None:
+    """Refuse what `replacing_directory` would refuse, before work is done for it.
+
+    Raises:
+        InputError: `path` is there and is neither empty nor a directory that holds `marker`.
+    """
+    target = Path(path)
+    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / marker).is_file())):
+        raise InputError(f"{target} is there and has no {marker}; name a new directory, or one made by this command")
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json, pipeline_of
+from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
 
 EXAMPLE = """  corag index --data jsonl:my_corpus --out runs/store
   corag index --config configs/local.yaml --data squad:dev.json --chunk_size 128 --out runs/store"""
@@ -20,12 +20,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="Directory of the store.")
     add_json(parser)
+    add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from corag_search.files import check_replaceable
+    from corag_search.store import MANIFEST
     from data_prep.corpus import build_store
     from data_prep.readers import read_dataset
 
+    check_replaceable(arguments.out, MANIFEST)
     store = build_store(read_dataset(arguments.data), pipeline_of(arguments))
     store.save(arguments.out)
     tokens = sum(chunk.cost for chunk in store.chunks)

@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from data_prep.grid import LabelGrid
 
 EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --limit 50 --out runs/labels.parquet
@@ -20,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="The table, ending in .parquet.")
     parser.add_argument("--limit", type=int | None, default=None, help="Label a sample of this many questions.")
     parser.add_argument("--seed", type=int, default=0, help="Of the sample and of the splits by document.")
+    parser.add_class_arguments(LabelGrid, "grid")
     add_json(parser)
     add_pipeline(parser)
 

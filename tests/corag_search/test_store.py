@@ -95,7 +95,9 @@ def test_another_embedder_is_refused(store: VectorStore) -> None:
 
 
 def test_unusable_queries_and_chunks(store: VectorStore) -> None:
-    with pytest.raises(InputError, match=r"holds vectors of 16 dimensions \(hash\), got a query embedding of shape \[8\]"):
+    with pytest.raises(
+        InputError, match=r"holds vectors of 16 dimensions \(hash\), got a query embedding of shape \[8\]"
+    ):
         store.search(np.zeros(8, np.float32), 3)
     with pytest.raises(InputError, match="candidates must be at least 1, got 0"):
         store.search(np.zeros(16, np.float32), 0)

@@ -64,7 +64,7 @@ class FirstWords:
             raise RuntimeError("killed")
         words = prompt.split()
         start = zlib.crc32(prompt.encode()) % 7
-        return Generation(" ".join(words[start :: 5][:max_tokens]), len(words), max_tokens)
+        return Generation(" ".join(words[start::5][:max_tokens]), len(words), max_tokens)
 
 
 def make_labeller(rerankers: Sequence | None = None, **generator: object) -> Labeller:
@@ -184,7 +184,7 @@ def test_what_cannot_be_labelled_is_refused_before_anything_is_written(tmp_path:
     with pytest.raises(InputError, match=r"must end in \.parquet, got .*labels\.csv"):
         label_questions(labeller, labeller.dataset.questions, tmp_path / "labels.csv")
     no_gold = [*labeller.dataset.questions[:2], Question("q9", "why ?", ())]
-    with pytest.raises(InputError, match="1 of 3 questions have no gold passage .* the first is 'q9'"):
+    with pytest.raises(InputError, match=r"1 of 3 questions have no gold passage .* the first is 'q9'"):
         label_questions(labeller, no_gold, out)
     with pytest.raises(InputError, match="each named once, got random 1, random 1"):
         make_labeller(rerankers=[RandomScores(1), RandomScores(1)])

@@ -1,0 +1,92 @@
+"""The comparison's numbers against plain look-ups in a small table."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE, compare
+from corag_agent.evaluation.text_table import text_table
+from corag_search import InputError
+from corag_search.agent import Prediction
+from data_prep.table import LabelTable
+from tests.corag_agent.synthetic_labels import separable_table
+
+
+def table_with_rivals() -> LabelTable:
+    table = separable_table(questions=12)
+    scores = table.scores.copy()
+    rng = np.random.default_rng(0)
+    scores["rougeL"] = rng.choice([0.1, 0.4, 0.4, 0.8], len(scores))
+    scores["prompt_tokens"] = rng.integers(50, 300, len(scores)).astype(np.int32)
+    rivals = scores.drop_duplicates(["question_id", "reranker"]).drop(
+        columns=["exploration", "cost_coefficient", "iterations"]
+    )
+    frames = [rivals.assign(method=method) for method in ("best_single", "naive_rag")]
+    return LabelTable(scores, table.questions, table.fingerprint, pd.concat(frames))
+
+
+class FixedAgent:
+    """Beta, with settings that lie between the grid's values."""
+
+    def check_embedder(self, *_: object) -> None:
+        pass
+
+    def predict(self, _: np.ndarray) -> Prediction:
+        return Prediction("beta", 9, 2.0, 0.02, {"beta": 1.0}, 1.0)
+
+
+def by_name(table: LabelTable, rows: np.ndarray, agent: object = None) -> dict:
+    return {(m.method, m.reranker): m for m in compare(table, rows, agent)}  # type: ignore[arg-type]
+
+
+def test_every_method_is_what_the_table_says() -> None:
+    table = table_with_rivals()
+    rows = np.array([3, 7, 8])
+    found = by_name(table, rows, FixedAgent())
+    ids = list(table.questions["question_id"].iloc[rows])
+    frame = table.scores.set_index(["question_id", "reranker", "exploration", "cost_coefficient", "iterations"])
+    for reranker in table.rerankers:
+        # The defaults are 2.4, 0.1 and 10 iterations, all in the grid.
+        expected = frame.loc[[(i, reranker, 2.4, 0.1, 10) for i in ids]]
+        np.testing.assert_array_equal(found[TREE, reranker].rouge, expected["rougeL"])
+        np.testing.assert_array_equal(found[TREE, reranker].tokens, expected["prompt_tokens"])
+        rivals = table.rivals[(table.rivals["method"] == "naive_rag") & (table.rivals["reranker"] == reranker)]
+        np.testing.assert_array_equal(
+            found["naive_rag", reranker].rouge, rivals.set_index("question_id").loc[ids, "rougeL"]
+        )
+    followed = frame.loc[[(i, "beta", 2.4, 0.0, 10) for i in ids]]  # 2.0 → 2.4, 0.02 → 0, 9 → 10
+    np.testing.assert_array_equal(found[AGENT, ""].rouge, followed["rougeL"])
+    np.testing.assert_array_equal(found[AGENT, ""].tokens, followed["prompt_tokens"])
+
+
+def test_oracles_take_the_best_and_among_equals_the_cheapest() -> None:
+    table = table_with_rivals()
+    rows = np.arange(12)
+    found = by_name(table, rows)
+    for position, name in enumerate(table.questions["question_id"]):
+        own = table.scores[table.scores["question_id"] == name]
+        default = own[(own["exploration"] == 2.4) & (own["cost_coefficient"] == 0.1) & (own["iterations"] == 10)]
+        for oracle, rows_of in ((ORACLE_GRID, own), (ORACLE_DEFAULTS, default)):
+            best = rows_of[rows_of["rougeL"] == rows_of["rougeL"].max()]
+            assert found[oracle, ""].rouge[position] == best["rougeL"].iloc[0]
+            assert found[oracle, ""].tokens[position] == best["prompt_tokens"].min()
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    table = table_with_rivals()
+    with pytest.raises(InputError, match="no questions to compare on"):
+        compare(table, np.array([], np.intp))
+    other = SimpleNamespace(
+        check_embedder=lambda *_: None, predict=lambda _: Prediction("delta", 5, 0.0, 0.0, {"delta": 1.0}, 1.0)
+    )
+    with pytest.raises(InputError, match="the agent chose the reranker 'delta', the table has alpha, beta, gamma"):
+        compare(table, np.array([0]), other)  # type: ignore[arg-type]
+
+
+def test_numbers_stand_to_the_right() -> None:
+    lines = text_table(("name", "n"), [("a", "5"), (), ("bb", "1,234")]).splitlines()
+    assert [line.strip("│┃ ") for line in lines if "a " in line or "bb" in line] == ["a    │     5", "bb   │ 1,234"]

@@ -1,0 +1,124 @@
+"""The command line: help, and bad input in one line with exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corag_agent.cli import COMMANDS, main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, err = run(capsys, command, "--help")
+    assert (code, err) == (0, "")
+    assert "xample" in out
+    assert f"corag {command} " in out
+
+
+def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(f"  {command} " in out for command in COMMANDS)
+    assert run(capsys)[0] == 2
+    assert run(capsys, "--version")[1].startswith("corag 0.")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "documents.jsonl").write_text('{"id": "d", "text": "The tower is 330 metres tall."}\n', encoding="utf-8")
+    (folder / "questions.jsonl").write_text(
+        '{"id": "q", "question": "How tall?", "gold_passages": [{"document": "nope", "text": "tower"}]}\n',
+        encoding="utf-8",
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serch"], "unknown command 'serch'; there are: demo, index"),
+        (["search", "--store", "nowhere", "--query", "q"], "nowhere is not a store (no manifest.json)"),
+        (["search", "--query", "q"], "store is not set"),
+        (["search", "--store", "s"], "give either --query TEXT or --queries FILE"),
+        (["search", "--store", "s", "--query", " "], "query must be a text that is not empty, got ' '"),
+        (["search", "--store", "s", "--queries", "missing.txt"], "missing.txt: No such file or directory"),
+        (["answer", "--query", "q", "--search.budget", "few"], "Expected a <class 'int'>. Got value: few"),
+        (["answer", "--query", "q", "--search.budget", "0"], "budget must be a whole number of tokens, at least 1"),
+        (["answer", "--query", "q", "--config", "missing.yaml"], "File does not exist"),
+        (["answer", "--query", "q", "--bugdet", "3"], "--bugdet"),
+        (["index", "--out", "s"], "are required: data"),
+        (["index", "--data", "my_corpus", "--out", "s"], "data 'my_corpus' names no format; write squad:FILE.json"),
+        (["index", "--data", "jsonl:missing", "--out", "s"], "missing is not a folder"),
+        (["index", "--data", "squad:missing.json", "--out", "s"], "cannot read missing.json"),
+        (["label", "--data", "demo", "--out", "l.parquet", "--grid.iterations", "[0]"], "iterations must be whole"),
+        (["label", "--data", "demo", "--out", "l.parquet", "--limit", "0"], "0"),
+        (["fit", "--data.labels", "missing.parquet"], "missing.parquet does not exist; make it with `corag label`"),
+        (["fit", "--data.lables", "x"], "lables"),
+        (["export", "--checkpoint", "missing.ckpt", "--out", "a"], "missing.ckpt does not exist"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gold_passage_outside_the_corpus_names_file_and_line(
+    capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "label", "--data", f"jsonl:{corpus}", "--out", tmp_path / "l.parquet")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "questions.jsonl" in err and "nope" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_an_empty_corpus(capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path) -> None:
+    (corpus / "documents.jsonl").write_text("\n", encoding="utf-8")
+    (corpus / "questions.jsonl").write_text("", encoding="utf-8")
+    code, _, err = run(capsys, "index", "--data", f"jsonl:{corpus}", "--out", tmp_path / "s")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "corpus" in err or "document" in err
+
+
+@pytest.mark.models
+def test_a_budget_below_every_candidate(
+    capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (corpus / "questions.jsonl").write_text("", encoding="utf-8")
+    assert run(capsys, "index", "--data", f"jsonl:{corpus}", "--out", "s", "--json")[0] == 0
+    code, out, err = run(capsys, "search", "--store", "s", "--query", "How tall?", "--search.budget", 2)
+    assert (code, out) == (2, "")
+    assert "budget must be at least the smallest candidate's cost" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.models
+def test_index_does_not_replace_what_is_no_store(
+    capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path
+) -> None:
+    (corpus / "questions.jsonl").write_text("", encoding="utf-8")
+    code, _, err = run(capsys, "index", "--data", f"jsonl:{corpus}", "--out", corpus)
+    assert code == 2
+    assert "has no manifest.json" in err
+    assert (corpus / "documents.jsonl").exists()
