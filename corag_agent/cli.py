@@ -15,7 +15,8 @@ from typing import Any
 from corag_search.errors import InputError
 from corag_search.generators.base import GeneratorError
 
-# Each command is a module of corag_agent.commands with EXAMPLE, add_arguments(parser) and run(arguments).
+# Each command is a module of corag_agent.commands with EXAMPLE, add_arguments(parser) and run(arguments, named), where
+# `named` are the options that stand on the command line itself, not in a file.
 COMMANDS = {
     "demo": "corpus → index → label → train → export → answer, on models inside packages",
     "index": "cut documents into chunks, embed them and store them",
@@ -65,13 +66,14 @@ def _run(command: str, rest: Sequence[str]) -> int:
     module = importlib.import_module(f"corag_agent.commands.{command}")
     if hasattr(module, "run_arguments"):  # Lightning's own command line takes over
         return module.run_arguments(list(rest)) or 0
-    parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE)
+    parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE, getattr(module, "DEFAULTS", ()))
     module.add_arguments(parser)
     try:
         parsed = parser.parse_args(list(rest))
     except SystemExit as end:  # after --help or --print_config
         return int(end.code or 0)
-    return module.run(parser.instantiate(parsed)) or 0
+    named = frozenset(word.split("=")[0].removeprefix("--") for word in rest if word.startswith("--"))
+    return module.run(parser.instantiate(parsed), named) or 0
 
 
 def print_out(text: str) -> None:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sequential
 
 from corag_search.agent import SETTINGS
 from corag_search.errors import InputError
-from data_prep.selection import select
+from data_prep.selection import choose_labels
 from data_prep.table import LabelTable
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class LabelDataModule(LightningDataModule):
 
     Attributes:
         table: The label table.
-        selection: The best labels.
+        best_labels: The best label of each question.
     """
 
     def __init__(
@@ -202,11 +202,11 @@ class LabelDataModule(LightningDataModule):
         # The path stays out of checkpoints and loggers: it may name a home folder.
         self.save_hyperparameters(ignore=["labels"])
         self.table = LabelTable.read(labels)
-        self.selection = select(self.table, minimum_gain, gain_mode)
+        self.best_labels = choose_labels(self.table, minimum_gain, gain_mode)
         self._batch_size, self._pairs_per_epoch, self._seed = batch_size, pairs_per_epoch, seed
         self._data = PairBatch(
             torch.from_numpy(self.table.embeddings),
-            torch.from_numpy(self.selection.reranker),
+            torch.from_numpy(self.best_labels.reranker),
             torch.from_numpy(self._scaled_settings()),
         )
 
@@ -244,7 +244,7 @@ class LabelDataModule(LightningDataModule):
     def kept_for_training(self) -> Positions:
         """Positions of the questions that training draws from, `[m]`."""
         train = self.table.split("train")
-        return train[self.selection.kept[train]]
+        return train[self.best_labels.kept[train]]
 
     def setup(self, stage: str) -> None:
         """Checks that the splits hold what the stage needs.
@@ -264,7 +264,7 @@ class LabelDataModule(LightningDataModule):
         kept = self.kept_for_training
         trainer = self.trainer
         sampler = PairSampler(
-            self.selection.reranker[kept],
+            self.best_labels.reranker[kept],
             self._pairs_per_epoch or len(kept) + len(kept) % 2,
             self._batch_size,
             self._seed,
@@ -284,10 +284,10 @@ class LabelDataModule(LightningDataModule):
 
     def _questions(self, split: str) -> DataLoader[QuestionBatch]:
         at = self.table.split(split)
-        kept = self.selection.kept[at]
+        kept = self.best_labels.kept[at]
         partners = np.arange(len(at))
         if kept.sum() > 1:
-            classes = self.selection.reranker[at[kept]]
+            classes = self.best_labels.reranker[at[kept]]
             partners[kept] = np.flatnonzero(kept)[_fixed_partners(classes, np.random.default_rng(self._seed))]
         pairs = torch.from_numpy(np.stack([at, at[partners]], axis=1))
         data = QuestionDataset(
@@ -305,7 +305,7 @@ class LabelDataModule(LightningDataModule):
         columns = []
         for name in SETTINGS:
             low, high = self.table.grid.ranges[name]
-            columns.append((getattr(self.selection, name) - low) / ((high - low) or 1.0))
+            columns.append((getattr(self.best_labels, name) - low) / ((high - low) or 1.0))
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _check_kept(self) -> None:
@@ -317,7 +317,7 @@ class LabelDataModule(LightningDataModule):
                 f"{self.hparams['minimum_gain']:g} ({self.hparams['gain_mode']}), at least 2 are needed for a pair; "
                 "label more questions or lower data.minimum_gain"
             )
-        names, counts = np.unique(self.selection.reranker[kept], return_counts=True)
+        names, counts = np.unique(self.best_labels.reranker[kept], return_counts=True)
         if len(names) == 1:
             logger.warning(
                 "all %d kept training questions have the best reranker %r: every pair is positive, and the agent can "

@@ -23,25 +23,26 @@ from data_prep.dataset import Dataset, Question
 from data_prep.demo_corpus import LABELS
 from data_prep.label_job import run_label_job
 from data_prep.readers import read_dataset
-from data_prep.selection import select
+from data_prep.selection import choose_labels
 from data_prep.table import LabelTable
 
 LIVE_QUESTIONS = 8
+LIVE_WORKERS = 2  # one searches while the other waits for its answers
 CHINESE_QUESTION = "chinese-001"  # METHOD §7: photosynthesis and what its efficiency depends on
 
 
-def run_demo(out: Path, pipeline: Path) -> None:
+def run_demo(out: Path, config: PipelineConfig) -> None:
     """Run the chain and print what happens.
 
     Args:
-        out: Directory of all that is made; made anew.
-        pipeline: YAML of the pipeline's settings.
+        out: Directory of all that is made; earlier results of a demo in it are replaced.
+        config: The pipeline's settings.
 
     Raises:
         InputError: The settings or a package cannot be used.
     """
     started = time.perf_counter()
-    config = replace(PipelineConfig.from_file(pipeline), store=str(out / "store"))
+    config = replace(config, store=str(out / "store"))
     dataset = read_dataset("demo")
     shipped_labels = LabelTable.read(LABELS)
     stages: dict[str, float] = {}
@@ -56,7 +57,7 @@ def run_demo(out: Path, pipeline: Path) -> None:
         _say(agreement(labelled, shipped_labels))
     with _stage(3, "train the agent on the shipped label table", stages):
         checkpoint = _train(out)
-        for what, which, count in select(shipped_labels).summary()[:5]:
+        for what, which, count in choose_labels(shipped_labels).summary()[:5]:
             _say(f"{count} {what}{': ' if which else ''}{which}")
     with _stage(4, "export", stages):
         from corag_agent.export import export
@@ -106,15 +107,14 @@ def agreement(labelled: LabelTable, shipped_labels: LabelTable) -> str:
         f"{same_label} of {len(ids)} questions have the same label"
     )
     if not equal.all():
-        text += (
-            "\nWhere they differ, this processor rounds otherwise than the one that made the table "
-            f"({int((~equal_order).sum())} rows chose other chunks)."
-        )
+        other = [key for key, value in shipped_labels.fingerprint.items() if labelled.fingerprint.get(key) != value]
+        cause = f"made with other settings or versions ({', '.join(other)})" if other else "made on another processor"
+        text += f"\n{int((~equal_order).sum())} rows chose other chunks; the shipped table was {cause}"
     return text
 
 
 def _best_labels(table: LabelTable) -> dict[str, tuple]:
-    best = select(table)
+    best = choose_labels(table)
     settings = zip(best.reranker, best.exploration, best.cost_coefficient, best.iterations, strict=True)
     return dict(zip(best.question_ids, settings, strict=True))
 
@@ -124,9 +124,9 @@ def _label(
 ) -> LabelTable:
     """Label from nothing: earlier results of a demo in the same place would make it a show."""
     target = out / "labels.parquet"
-    for old in out.glob("labels.*"):
-        old.unlink()
-    table, counts = run_label_job(dataset, live, config, shipped_labels.grid, target)
+    for name in ("parquet", "questions.parquet", "rivals.parquet", "ledger.jsonl", "answers.sqlite"):
+        (out / f"labels.{name}").unlink(missing_ok=True)
+    table, counts = run_label_job(dataset, live, config, shipped_labels.grid, target, workers=LIVE_WORKERS)
     _say(f"{counts['evaluations']:,} evaluations, {counts['answers']} answers → {target}")
     return table
 

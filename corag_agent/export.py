@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from corag_agent.checkpoint import load_checkpoint
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.agent import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE, ConfigurationAgent
 from corag_search.errors import InputError
-from corag_search.files import replacing_directory
+from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory
 
 CARD_FILE = "README.md"
+EXPORT = DirectoryFormat(FORMAT, CONFIG_FILE, (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE))
 
 
 def export(
@@ -43,43 +44,16 @@ def export(
         InputError: When the checkpoint is missing or not one of ours, or `out` is anything but a previous export.
     """
     checkpoint, out = Path(checkpoint), Path(out)
-    _check_replaceable(out)
-    module, state = _load(checkpoint)
+    check_replaceable(out, EXPORT)  # before the work, not only at its end
+    module, state = load_checkpoint(checkpoint)
     weights = save({name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())})
     config = _config(module, state, hashlib.sha256(weights).hexdigest(), metrics)
-    with replacing_directory(out, marker=CONFIG_FILE) as partial:
+    with replacing_directory(out, EXPORT) as partial:
         (partial / WEIGHTS_FILE).write_bytes(weights)
         (partial / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         (partial / CARD_FILE).write_text(_card(config, licence), encoding="utf-8")
         ConfigurationAgent.load(partial)  # what inference would refuse is never put in place
     return out
-
-
-def _check_replaceable(out: Path) -> None:
-    """Refuses to replace anything but an empty directory or an export without further files."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    try:
-        ours = json.loads((out / CONFIG_FILE).read_text(encoding="utf-8")).get("format") == FORMAT
-    except (OSError, ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise InputError(f"{out} is not a previous export, so it is not overwritten; name another directory")
-    foreign = sorted({file.name for file in out.iterdir()} - {WEIGHTS_FILE, CONFIG_FILE, CARD_FILE})
-    if foreign:
-        raise InputError(f"{out} also holds {', '.join(foreign)}, which would be lost; move that or name another")
-
-
-def _load(checkpoint: Path) -> tuple[ConfigurationAgentModule, dict[str, Any]]:
-    if not checkpoint.is_file():
-        raise InputError(f"checkpoint {checkpoint} does not exist; `corag fit` makes one")
-    try:
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        module = ConfigurationAgentModule.load_from_checkpoint(checkpoint, map_location="cpu")
-    except (RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"checkpoint {checkpoint} is not one that `corag fit` wrote: {reason}") from error
-    return module, state
 
 
 def _config(

@@ -15,7 +15,7 @@ from data_prep.grid import GridPoint, LabelGrid
 class FollowedScore(Metric):
     """Mean of a table's outcome at the predicted reranker, its settings snapped to the grid.
 
-    In [0, 1] for ROUGE; in tokens for prompt tokens.
+    The look-up is that of the comparison (`comparison.agent_index`). In [0, 1] for ROUGE; in tokens for prompt tokens.
     """
 
     full_state_update = False
@@ -31,8 +31,7 @@ class FollowedScore(Metric):
         super().__init__()
         self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
-        labels = LabelGrid.from_dict(grid)
-        self._axes = {name: _scaled_axis(labels, name) for name in SETTINGS}
+        self._grid = LabelGrid.from_dict(grid)
 
     def update(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> None:
         """Adds a batch.
@@ -50,10 +49,14 @@ class FollowedScore(Metric):
 
     def follow(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> Tensor:
         """The outcome that each question reaches, `[batch]`; arguments as for `update`."""
+        # As `ConfigurationAgent.predict` has it, to the last bit: what inference would do is what is measured.
+        shares = settings.detach().double().clamp(0.0, 1.0).cpu().numpy()
         nearest = {}
-        for column, name in enumerate(SETTINGS):
-            axis = self._axes[name].to(settings.device)
-            nearest[name] = (settings[:, column : column + 1].float() - axis).abs().argmin(dim=-1)
+        for share, name in zip(shares.T, SETTINGS, strict=True):
+            low, high = self._grid.ranges[name]
+            chosen = low + share * (high - low)
+            positions = self._grid.nearest(name, chosen.round() if name == "iterations" else chosen)
+            nearest[name] = torch.from_numpy(positions).to(outcomes.device)
         batch = torch.arange(len(outcomes), device=outcomes.device)
         return outcomes[batch, rerankers, *(nearest[name] for name in GridPoint._fields)]
 
@@ -71,10 +74,3 @@ class Regret(FollowedScore):
     def update(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> None:
         """Adds a batch; arguments as for `FollowedScore.update`."""
         self._add(outcomes.flatten(1).amax(dim=1) - self.follow(rerankers, settings, outcomes))
-
-
-def _scaled_axis(grid: LabelGrid, name: str) -> Tensor:
-    """The grid's values of a setting, scaled to [0, 1] by their range, `[values]`."""
-    values = torch.tensor(getattr(grid, name), dtype=torch.float64)
-    low, high = grid.ranges[name]
-    return ((values - low) / ((high - low) or 1.0)).float()

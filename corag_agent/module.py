@@ -23,6 +23,11 @@ from data_prep.grid import LabelGrid
 _BOUND = ("input_dim", "rerankers", "grid", "embedder")
 _NOT_KEPT = -1
 
+_LOSSES = ("loss", "loss_contrastive", "loss_classification", "loss_regression")
+_METRICS = ("accuracy", "rougeL", "regret", "prompt_tokens")
+# What a run of `fit` logs, and so what may be monitored.
+FIT_METRICS = (*(f"train/{name}" for name in _LOSSES), *(f"val/{name}" for name in (*_LOSSES, *_METRICS)))
+
 
 class ConfigurationAgentModule(LightningModule):
     """The encoder with its losses and metrics (METHOD §5).
@@ -90,7 +95,19 @@ class ConfigurationAgentModule(LightningModule):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         """The loss of a batch of pairs."""
-        return self._shared_step(batch, self(batch.embeddings), "train").total
+        losses = self._losses(batch, self(batch.embeddings))
+        pairs = len(batch.rerankers)
+        self._seen = self._seen + pairs * torch.stack([*losses, losses.total.new_ones(())]).detach()
+        return losses.total
+
+    def on_train_epoch_start(self) -> None:
+        """Forgets the losses of an epoch before."""
+        self._seen = torch.zeros(len(_LOSSES) + 1, device=self.device)
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the mean losses of the epoch's pairs: once, as logging takes as long as a step."""
+        means = self._seen[:-1] / self._seen[-1]
+        self.log_dict({f"train/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
 
     def validation_step(self, batch: QuestionBatch, batch_idx: int) -> None:
         """Logs losses and metrics of a batch of the validation split."""
@@ -123,23 +140,21 @@ class ConfigurationAgentModule(LightningModule):
                     f"{self.hparams[name]!r}; use the table it was trained on, or train anew"
                 )
 
-    def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
-        losses = configuration_loss(*output, pairs.rerankers, pairs.settings, self._margin, self._weights)
-        names = ("loss", "loss_contrastive", "loss_classification", "loss_regression")
-        self.log_dict(
-            {f"{stage}/{name}": loss for name, loss in zip(names, losses, strict=True)},
-            on_step=False,
-            on_epoch=True,
-            batch_size=len(pairs.rerankers),
-            sync_dist=True,
-        )
-        return losses
+    def _losses(self, pairs: PairBatch, output: EncoderOutput) -> LossTerms:
+        return configuration_loss(*output, pairs.rerankers, pairs.settings, self._margin, self._weights)
 
     def _evaluate(self, batch: QuestionBatch, stage: str) -> None:
         output = self(batch.pairs.embeddings)
         kept = batch.kept
-        self._shared_step(
-            PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output)), stage
+        losses = self._losses(
+            PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output))
+        )
+        self.log_dict(
+            {f"{stage}/{name}": loss for name, loss in zip(_LOSSES, losses, strict=True)},
+            on_step=False,
+            on_epoch=True,
+            batch_size=int(kept.sum()),
+            sync_dist=True,
         )
         metrics: dict[str, Metric] = self.metrics[stage]  # type: ignore[assignment]
         predicted = output.logits[:, 0].argmax(dim=-1)

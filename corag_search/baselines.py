@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.policy_tree.final_rule import tie_key
-from corag_search.policy_tree.problem import check_search
+from corag_search.policy_tree.problem import check_search, token_lengths
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.policy_tree.tree import Order, by_falling_score
@@ -51,7 +52,9 @@ def naive_matched(
         InputError: As `search_policy_tree`.
     """
     judge = _Judge(query, candidates, reranker, config)
-    check_search(query, candidates, tokens)
+    cheapest = min(chunk.cost for chunk in candidates)
+    if cheapest > tokens:
+        raise InputError(f"tokens must be at least the smallest candidate's cost ({cheapest} tokens), got {tokens}")
     return judge.result(judge.filled(min(tokens, judge.config.budget)))
 
 
@@ -140,6 +143,7 @@ class _Judge:
         self.reranker = as_reranker(reranker)
         self.candidates = candidates
         self._memo = ScoreMemo(query, candidates, self.reranker)
+        self._lengths, self._limit = token_lengths(query, candidates, self.reranker)
 
     def cost(self, order: Order) -> int:
         return sum(self.candidates[i].cost for i in order)
@@ -165,17 +169,24 @@ class _Judge:
     def affordable_singles(self) -> list[Order]:
         return [(i,) for i, chunk in enumerate(self.candidates) if chunk.cost <= self.config.budget]
 
+    def readable(self, order: Order) -> bool:
+        """Whether the reranker reads all of a combination."""
+        return self._lengths is None or sum(self._lengths[i] for i in order) <= self._limit
+
     def children(self, order: Order, distinct: bool = False) -> list[Order]:
-        """Affordable extensions; `distinct` makes each set once, from its members in ascending order."""
+        """Affordable extensions that the reranker reads whole.
+
+        Args:
+            order: What is extended.
+            distinct: Make each set once, from its members in ascending order.
+        """
         if self.config.max_chunks is not None and len(order) >= self.config.max_chunks:
             return []
         room = self.config.budget - self.cost(order)
         first = order[-1] + 1 if distinct and not self.reranker.order_sensitive else 0
-        return [
-            (*order, i)
-            for i in range(first, len(self.candidates))
-            if i not in order and self.candidates[i].cost <= room
-        ]
+        unused = (i for i in range(first, len(self.candidates)) if i not in order)
+        affordable = ((*order, i) for i in unused if self.candidates[i].cost <= room)
+        return [child for child in affordable if self.readable(child)]
 
     def filled(self, tokens: int) -> Order:
         """Candidates by falling score alone (ties: lower cost, then retrieval order), as many as fit into `tokens`."""
@@ -198,6 +209,12 @@ class _Judge:
 
     def result(self, order: Order) -> SearchResult:
         order = self.for_prompt(order)
+        if len(order) > 1 and not self.readable(order):
+            warnings.warn(
+                f"reranker {self.reranker.name!r} reads {self.reranker.max_tokens} tokens: the value of the chosen "
+                f"{len(order)} chunks is that of what fits",
+                stacklevel=3,
+            )
         return SearchResult(
             order=order,
             chunks=tuple(self.candidates[i] for i in order),

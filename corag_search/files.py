@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from corag_search.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFormat:
+    """A kind of directory that we write.
+
+    Attributes:
+        name: Stands as `format` in its manifest.
+        manifest: The JSON file in it that tells what it is.
+        files: All files that belong to it, the manifest among them.
+    """
+
+    name: str
+    manifest: str
+    files: tuple[str, ...]
 
 
 @contextmanager
@@ -26,55 +43,66 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    os.close(handle)
+    partial = Path(name)
     try:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        partial.chmod(0o644)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def replacing_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
+def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> Iterator[Path]:
     """A temporary sibling directory to fill; on success it takes the place of `path`, on error it is removed.
 
-    Args:
-        path: The directory to make. An existing one is replaced only when it is empty or holds `marker`,
-            so that a mistyped path costs nothing.
-        marker: Name of a file that tells a directory of this kind.
-
     Raises:
-        InputError: `path` is there and is something else.
+        InputError: As `check_replaceable`.
     """
     target = Path(path)
-    check_replaceable(target, marker)
+    check_replaceable(target, kind)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
         yield partial
         partial.chmod(0o755)
-        if target.exists():
-            old = partial.with_suffix(".old")
-            target.rename(old)
+        if not target.exists():
             partial.rename(target)
-            shutil.rmtree(old)
-        else:
+            return
+        old = partial.with_suffix(".old")
+        target.rename(old)
+        try:
             partial.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+        shutil.rmtree(old)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_replaceable(path: str | os.PathLike[str], marker: str) -> None:
-    """Refuse what `replacing_directory` would refuse, before work is done for it.
+def check_replaceable(path: str | os.PathLike[str], kind: DirectoryFormat) -> None:
+    """Refuse to write over anything but an empty directory or one of this kind with nothing else in it.
 
     Raises:
-        InputError: `path` is there and is neither empty nor a directory that holds `marker`.
+        InputError: `path` is there and is something else, or holds further files, which would be lost.
     """
     target = Path(path)
-    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / marker).is_file())):
-        raise InputError(f"{target} is there and has no {marker}; name a new directory, or one made by this command")
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        ours = json.loads((target / kind.manifest).read_text(encoding="utf-8")).get("format") == kind.name
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise InputError(f"{target} is there and is no {kind.name}, so it is not overwritten; name another directory")
+    foreign = sorted({file.name for file in target.iterdir()} - set(kind.files))
+    if foreign:
+        raise InputError(f"{target} also holds {', '.join(foreign)}, which would be lost; move that or name another")
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
-from corag_search.files import replacing_directory, sha256_of
+from corag_search.files import DirectoryFormat, replacing_directory, sha256_of
 
 if TYPE_CHECKING:
     from corag_search.embedders.base import Embedder
 
 MANIFEST, INDEX, CHUNKS = "manifest.json", "index.faiss", "chunks.jsonl"
 FORMAT_VERSION = 1
+STORE = DirectoryFormat("corag-store", MANIFEST, (MANIFEST, INDEX, CHUNKS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +168,14 @@ class VectorStore:
         """
         import faiss
 
-        with replacing_directory(directory, MANIFEST) as partial:
+        with replacing_directory(directory, STORE) as partial:
             faiss.write_index(self._index, str(partial / INDEX))
             with (partial / CHUNKS).open("w", encoding="utf-8", newline="\n") as file:
                 for chunk in self.chunks:
                     row = {"id": chunk.id, "text": chunk.text, "cost": chunk.cost, "metadata": dict(chunk.metadata)}
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
             manifest = {
+                "format": STORE.name,
                 "format_version": FORMAT_VERSION,
                 "embedder": {
                     "name": self.embedder.name,

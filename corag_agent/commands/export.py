@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Set
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
@@ -19,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_agent.export import export
 
     out = export(arguments.checkpoint, arguments.out)

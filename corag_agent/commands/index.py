@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Set
 from pathlib import Path
 
 from jsonargparse import ArgumentParser
@@ -23,13 +24,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_pipeline(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_search.files import check_replaceable
-    from corag_search.store import MANIFEST
+    from corag_search.store import STORE
     from data_prep.corpus import build_store
     from data_prep.readers import read_dataset
 
-    check_replaceable(arguments.out, MANIFEST)
+    check_replaceable(arguments.out, STORE)
     store = build_store(read_dataset(arguments.data), pipeline_of(arguments))
     store.save(arguments.out)
     tokens = sum(chunk.cost for chunk in store.chunks)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Set
 
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_pipeline, overrides, pipeline_of
 from corag_agent.commands.queries import add_queries, queries_of
 from corag_search.pipeline import Selected
 
@@ -20,13 +21,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_pipeline(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_search.pipeline import Corag
 
     queries = queries_of(arguments)
     corag = Corag.from_config(pipeline_of(arguments))
     for query in queries:
-        selected = corag.search(query)
+        selected = corag.search(query, **overrides(arguments, named))
         if arguments.json:
             print_json(selected_as_dict(selected))
         else:

@@ -70,19 +70,15 @@ def agent_index(table: LabelTable, predictions: Sequence[Prediction]) -> tuple[N
     Raises:
         InputError: A predicted reranker is not in the table.
     """
-    found = []
-    for row, prediction in enumerate(predictions):
-        if prediction.reranker not in table.rerankers:
-            raise InputError(
-                f"the agent chose the reranker {prediction.reranker!r}, the table has {', '.join(table.rerankers)}"
-            )
-        snapped = GridPoint(
-            table.grid.snap("exploration", prediction.exploration),
-            table.grid.snap("cost_coefficient", prediction.cost_coefficient),
-            int(table.grid.snap("iterations", prediction.iterations)),
-        )
-        found.append((row, table.rerankers.index(prediction.reranker), *grid_index(table, snapped)))
-    return tuple(np.array(found, np.intp).T)
+    rerankers = [prediction.reranker for prediction in predictions]
+    for reranker in rerankers:
+        if reranker not in table.rerankers:
+            raise InputError(f"the agent chose the reranker {reranker!r}, the table has {', '.join(table.rerankers)}")
+    snapped = (
+        table.grid.nearest(name, [getattr(prediction, name) for prediction in predictions])
+        for name in GridPoint._fields
+    )
+    return np.arange(len(rerankers)), np.array([table.rerankers.index(name) for name in rerankers], np.intp), *snapped
 
 
 def grid_index(table: LabelTable, point: GridPoint) -> tuple[int, int, int]:

@@ -47,21 +47,24 @@ class SmolLM2Generator:
             raise InputError(f"temperature must be a finite number, at least 0, got {temperature!r}")
         self.context_length = n_ctx
         self._sampling = {"temperature": temperature, "seed": whole("seed", seed, least=0)}
+        self._threads = whole("threads", threads)
         self._path = smollm2_gguf()
         library = require("xllamacpp", "local", "generator 'smollm2'")
         settings = library.CommonParams()
         settings.model.path = str(self._path)
         settings.n_ctx, settings.n_parallel = n_ctx, 1
-        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = whole("threads", threads)
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = self._threads
         settings.warmup, settings.verbosity, settings.cache_ram_mib = False, 0, 0
         self._server: Any = library.Server(settings)
         self._lock = threading.Lock()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the weights, the engine's version and the sampling."""
+        """Changes with the weights, the engine's version, the sampling and the number of threads."""
         engine = importlib.metadata.version("xllamacpp")
-        return fingerprint([self._path], {"name": self.name, "xllamacpp": engine, **self._sampling})
+        # The number of threads decides how llama.cpp splits its sums, and so, now and then, a token.
+        settings = {"name": self.name, "xllamacpp": engine, "threads": self._threads, **self._sampling}
+        return fingerprint([self._path], settings)
 
     @property
     def address(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
+from corag_search.rerankers.base import Reranker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +82,34 @@ def make_problem(
         length_limit=length_limit,
         order_sensitive=order_sensitive,
     )
+
+
+def token_lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -> tuple[list[int] | None, int]:
+    """Candidate lengths in the reranker's own tokens, and what its limit leaves for them beside the query.
+
+    A reranker that cannot count is taken to count as the run's tokenizer does, for the chunks alone.
+
+    Returns:
+        `[k]` lengths and the limit; None and 0 when the reranker has no limit.
+
+    Warns:
+        UserWarning: A candidate alone is longer; it is scored on what fits (METHOD §4).
+    """
+    if reranker.max_tokens is None:
+        return None, 0
+    if hasattr(reranker, "count_tokens"):
+        own, *lengths = reranker.count_tokens([query, *(chunk.text for chunk in candidates)])
+    else:
+        own, lengths = 0, [chunk.cost for chunk in candidates]
+    limit = reranker.max_tokens - own
+    cut = [chunk.id for chunk, length in zip(candidates, lengths, strict=True) if length > limit]
+    if cut:
+        warnings.warn(
+            f"reranker {reranker.name!r} reads {reranker.max_tokens} tokens: {len(cut)} of {len(candidates)} "
+            f"candidates are longer (the first is {cut[0]!r}); each is scored on what fits and not combined",
+            stacklevel=5,
+        )
+    return lengths, limit
 
 
 def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:

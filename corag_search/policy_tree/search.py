@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.policy_tree.expansion import affordable, child_orders, expand
 from corag_search.policy_tree.final_rule import BestSoFar
-from corag_search.policy_tree.problem import Problem, check_search, make_problem
+from corag_search.policy_tree.problem import Problem, check_search, make_problem, token_lengths
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.selection import select
 from corag_search.policy_tree.tree import Order, PolicyTree
@@ -63,7 +62,7 @@ def search_policy_trees(
     """Run many searches in lockstep: at most one reranker batch in each iteration for all of them.
 
     Results equal those of `search_policy_tree` one by one. A query may come several times with different settings:
-    searches over the same query, candidates (the same list object or equal chunks) and reranker share their scores.
+    searches over the same query, the same chunk objects and the same reranker share their scores.
 
     Args:
         queries: `[n]`.
@@ -106,29 +105,10 @@ def _searches(
         key = (query, tuple(map(id, own)), id(judge))
         if key not in memos:
             memos[key] = ScoreMemo(query, own, judge)
-            lengths[key] = _lengths(query, own, judge)
+            lengths[key] = token_lengths(query, own, judge)
         problem = make_problem(query, own, settings, judge.order_sensitive, *lengths[key])
         searches.append(_Search(problem, memos[key]))
     return searches
-
-
-def _lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -> tuple[list[int] | None, int]:
-    """Candidate lengths in the reranker's tokens and what is left for them; warns of chunks that are cut alone."""
-    if reranker.max_tokens is None:
-        return None, 0
-    if hasattr(reranker, "count_tokens"):
-        own, *lengths = reranker.count_tokens([query, *(chunk.text for chunk in candidates)])
-    else:
-        own, lengths = 0, [chunk.cost for chunk in candidates]
-    limit = reranker.max_tokens - own
-    cut = [chunk.id for chunk, length in zip(candidates, lengths, strict=True) if length > limit]
-    if cut:
-        warnings.warn(
-            f"reranker {reranker.name!r} reads {reranker.max_tokens} tokens: {len(cut)} of {len(candidates)} "
-            f"candidates are longer (the first is {cut[0]!r}); each is scored on what fits and not combined",
-            stacklevel=4,
-        )
-    return lengths, limit
 
 
 class _Search:

@@ -101,6 +101,34 @@ def test_an_empty_corpus(capsys: pytest.CaptureFixture[str], corpus: Path, tmp_p
 
 
 @pytest.mark.models
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "labels.csv"], "must end in .parquet, got 'labels.csv'"),
+        (["--out", "l.parquet", "--rerankers", "{nope: {}}"], "unknown reranker 'nope'"),
+        (["--out", "l.parquet", "--search.budget", "2"], "budget must be at least the smallest chunk's cost"),
+        (["--out", "l.parquet", "--workers", "0"], "workers must be a whole number, at least 1, got 0"),
+    ],
+)
+def test_a_refused_label_job_leaves_nothing(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    (corpus / "questions.jsonl").write_text(
+        '{"id": "q", "question": "How tall?", "gold_passages": [{"document": "d", "text": "tower"}]}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "label", "--data", f"jsonl:{corpus}", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+@pytest.mark.models
 def test_a_budget_below_every_candidate(
     capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,5 +148,5 @@ def test_index_does_not_replace_what_is_no_store(
     (corpus / "questions.jsonl").write_text("", encoding="utf-8")
     code, _, err = run(capsys, "index", "--data", f"jsonl:{corpus}", "--out", corpus)
     assert code == 2
-    assert "has no manifest.json" in err
+    assert "is no corag-store, so it is not overwritten" in err
     assert (corpus / "documents.jsonl").exists()

@@ -51,8 +51,8 @@ def test_training_batches(labels: str) -> None:
 def test_targets_are_scaled_in_the_order_of_settings(labels: str) -> None:
     data = LabelDataModule(labels)
     # Class 1's best grid point is the fourth: exploration 0, cost_coefficient 0.1, iterations 10.
-    position = int(np.flatnonzero(data.selection.reranker == 1)[0])
-    assert (data.selection.exploration[position], data.selection.iterations[position]) == (0.0, 10)
+    position = int(np.flatnonzero(data.best_labels.reranker == 1)[0])
+    assert (data.best_labels.exploration[position], data.best_labels.iterations[position]) == (0.0, 10)
     assert data._data.settings[position].tolist() == [1.0, 1.0, 0.0]
 
 

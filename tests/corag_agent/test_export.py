@@ -89,11 +89,11 @@ def test_anything_else_is_not_overwritten(checkpoint: Path, tmp_path: Path) -> N
     thesis = tmp_path / "thesis"
     thesis.mkdir()
     (thesis / "config.json").write_text('{"format": "bert"}')
-    with pytest.raises(InputError, match="is not a previous export"):
+    with pytest.raises(InputError, match="is no corag-agent, so it is not overwritten"):
         export(checkpoint, thesis)
     assert [file.name for file in thesis.iterdir()] == ["config.json"]
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is not a previous export"):
+    with pytest.raises(InputError, match="is no corag-agent, so it is not overwritten"):
         export(checkpoint, tmp_path / "file")
     (export(checkpoint, tmp_path / "agent") / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"also holds notes.txt"):

@@ -33,7 +33,9 @@ def test_naive_matched_spends_what_it_is_given() -> None:
     chunks = chunks_of(a=50, b=40, c=30, d=70)
     assert naive_matched("q", chunks, reranker, SearchConfig(budget=100), tokens=75).order == (1, 2)
     assert naive_matched("q", chunks, reranker, SearchConfig(budget=100), tokens=35).order == (2,)
-    with pytest.raises(InputError, match=r"smallest candidate's cost \(30 tokens\), got 20"):
+    with pytest.raises(
+        InputError, match=r"tokens must be at least the smallest candidate's cost \(30 tokens\), got 20"
+    ):
         naive_matched("q", chunks, reranker, SearchConfig(budget=100), tokens=20)
 
 
@@ -74,6 +76,22 @@ def test_upper_bound_refuses_what_would_take_too_long_and_says_how_to_lower_it()
         upper_bound("q", chunks, RandomScores(0), SearchConfig(budget=100), limit=5000)
     # Only what is affordable counts: two chunks at most here.
     assert upper_bound("q", chunks, RandomScores(0), SearchConfig(budget=2), limit=5000).evaluations == 60 + 60 * 59
+
+
+def test_what_the_reranker_cannot_read_is_not_compared() -> None:
+    class Limited(RandomScores):
+        max_tokens = 5
+
+    chunks = chunks_of(a=3, b=3, c=2, d=4)
+    config = SearchConfig(budget=12, iterations=99)
+    for seed in range(10):
+        reranker = Limited(seed)
+        bound = upper_bound("q", chunks, reranker, config)
+        assert {frozenset(ids) for ids in reranker.evaluated if len(ids) > 1} == {frozenset("ac"), frozenset("bc")}
+        assert bound.order == search_policy_tree("q", chunks, Limited(seed), config).order
+        assert greedy_climb("q", chunks, Limited(seed), config).cost <= 5
+    with pytest.warns(UserWarning, match="reads 5 tokens: the value of the chosen 4 chunks is that of what fits"):
+        assert naive_rag("q", chunks, Limited(1), config).cost == 12
 
 
 @pytest.mark.parametrize("method", [naive_rag, best_single, greedy_climb, upper_bound])

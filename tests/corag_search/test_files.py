@@ -1,13 +1,21 @@
-"""Files and directories are whole or not there."""
+"""Files and directories are whole or not there, and nothing of others is lost."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from corag_search.errors import InputError
-from corag_search.files import replacing_directory, replacing_file
+from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory, replacing_file
+
+KIND = DirectoryFormat("corag-thing", "manifest.json", ("manifest.json", "data"))
+
+
+def fill(directory: Path, data: str) -> None:
+    (directory / "manifest.json").write_text(json.dumps({"format": "corag-thing"}))
+    (directory / "data").write_text(data)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -22,21 +30,57 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_a_failed_directory_leaves_the_old_one(tmp_path: Path) -> None:
     target = tmp_path / "store"
-    with replacing_directory(target, "mark") as partial:
-        (partial / "mark").write_text("1")
+    with replacing_directory(target, KIND) as partial:
+        fill(partial, "1")
         assert not target.exists()
-    with pytest.raises(RuntimeError), replacing_directory(target, "mark") as partial:
-        (partial / "mark").write_text("2")
+    with pytest.raises(RuntimeError), replacing_directory(target, KIND) as partial:
+        fill(partial, "2")
         raise RuntimeError
-    assert (target / "mark").read_text() == "1"
-    with replacing_directory(target, "mark") as partial:
-        (partial / "mark").write_text("3")
-    assert (target / "mark").read_text() == "3"
+    assert (target / "data").read_text() == "1"
+    with replacing_directory(target, KIND) as partial:
+        fill(partial, "3")
+    assert (target / "data").read_text() == "3"
     assert [p.name for p in tmp_path.iterdir()] == ["store"]
 
 
-def test_a_directory_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+def test_a_rename_that_fails_puts_the_old_directory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "store"
+    with replacing_directory(target, KIND) as partial:
+        fill(partial, "old")
+    rename = Path.rename
+
+    def failing(self: Path, to: Path) -> Path:
+        if self.name.endswith(".partial"):
+            raise OSError(28, "No space left on device")
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="No space left"), replacing_directory(target, KIND) as partial:
+        fill(partial, "new")
+    assert (target / "data").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("manifest", [None, "{}", "[]", "{", '{"format": "web app"}'])
+def test_a_directory_of_another_kind_is_left_alone(tmp_path: Path, manifest: str | None) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="is there and has no mark"), replacing_directory(tmp_path, "mark"):
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(InputError, match="is no corag-thing, so it is not overwritten"):
+        check_replaceable(tmp_path, KIND)
+    with pytest.raises(InputError), replacing_directory(tmp_path, KIND):
         pass
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_files_of_others_in_our_directory_are_not_lost(tmp_path: Path) -> None:
+    fill(tmp_path, "1")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"also holds notes\.txt, which would be lost"):
+        check_replaceable(tmp_path, KIND)
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(InputError, match="is no corag-thing"):
+        check_replaceable(tmp_path / "a", KIND)

@@ -73,7 +73,9 @@ def make_labeller(rerankers: Sequence | None = None, **generator: object) -> Lab
         Question(f"q{i}", f"what about w{i} ?", (GoldPassage(f"d{i % 5}", 0, 20),), domain=f"domain {i % 2}")
         for i in range(6)
     ]
-    config = PipelineConfig(candidates=5, max_answer_tokens=9, search=SearchConfig(budget=16, max_chunks=3))
+    config = PipelineConfig(
+        tokenizer="words", candidates=5, max_answer_tokens=9, search=SearchConfig(budget=16, max_chunks=3)
+    )
     embedder = HashEmbedder()
     store = VectorStore.build(chunk_documents(documents, Words(), 8), embedder, tokenizer="words", chunk_size=8)  # type: ignore[arg-type]
     return Labeller(
@@ -174,6 +176,36 @@ def test_another_configuration_does_not_mix_in(tmp_path: Path) -> None:
     other = replace(labeller, config=replace(labeller.config, candidates=4))
     with pytest.raises(InputError, match="search"):
         label_questions(other, other.dataset.questions, out)
+    options = replace(labeller, config=replace(labeller.config, rerankers={"random 1": {"k1": 9}}))
+    with pytest.raises(InputError, match="reranker_options"):
+        label_questions(options, options.dataset.questions, out)
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_the_table_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
+    one, many = make_labeller(), make_labeller()
+    label_questions(one, one.dataset.questions, tmp_path / "one.parquet")
+    label_questions(many, many.dataset.questions, tmp_path / "many.parquet", workers=workers)
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "many.parquet").read_bytes()
+
+
+def test_a_store_of_another_corpus_is_refused() -> None:
+    labeller = make_labeller()
+    bees = VectorStore.build(
+        chunk_documents([Document("bees", "bees make honey of nectar")], Words(), 8),  # type: ignore[arg-type]
+        labeller.embedder,
+        tokenizer="words",
+        chunk_size=8,
+    )
+    with pytest.raises(InputError, match="gold passage of question 'q0' is in document 'd0', which the store does not"):
+        replace(labeller, store=bees)
+    changed = replace(labeller.dataset.documents[0], text="other words " * 8)
+    with pytest.raises(InputError, match="chunk 'd0:0' is not what document 'd0' of tiny holds there"):
+        replace(labeller, dataset=replace(labeller.dataset, documents=(changed, *labeller.dataset.documents[1:])))
+    with pytest.raises(InputError, match="cut with the tokenizer 'words', the configured one is 'smollm2'"):
+        replace(labeller, config=replace(labeller.config, tokenizer="smollm2"))
+    with pytest.raises(InputError, match=r"smallest chunk's cost \(\d tokens\), got 1"):
+        replace(labeller, config=replace(labeller.config, search=SearchConfig(budget=1)))
 
 
 def test_what_cannot_be_labelled_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -202,6 +234,9 @@ def test_a_reranker_that_scores_nan_ends_the_run_and_keeps_what_was_finished(tmp
         label_questions(labeller, labeller.dataset.questions, out)
     assert not out.exists()
     assert len(ledger_path(out).read_text().splitlines()) == 1 + 3
+    with pytest.raises(InputError, match="scored nan"):
+        label_questions(labeller, labeller.dataset.questions[3:], tmp_path / "first.parquet")
+    assert not ledger_path(tmp_path / "first.parquet").exists()  # nothing was finished, nothing is left
 
 
 def test_a_prompt_beyond_the_context_names_the_question(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
-from data_prep.selection import Reason, select
+from data_prep.selection import Reason, choose_labels
 from data_prep.table import LabelTable
 
 GRID = LabelGrid(exploration=(0, 0.5, 2.4), cost_coefficient=(0, 0.1, 0.2), iterations=(5, 10, 15))
@@ -44,7 +44,7 @@ def make_table(
 
 
 def settings_of(table: LabelTable, question: int = 0) -> tuple[float, float, int]:
-    chosen = select(table)
+    chosen = choose_labels(table)
     return chosen.exploration[question], chosen.cost_coefficient[question], chosen.iterations[question]
 
 
@@ -52,7 +52,7 @@ def test_highest_score_wins() -> None:
     scores = [0.2] * len(POINTS)
     scores[POINTS.index((0.5, 0.2, 15))] = 0.7
     table = make_table({"q": {"a": 0.3, "b": scores}})
-    chosen = select(table)
+    chosen = choose_labels(table)
     assert chosen.reranker.tolist() == [1]
     assert chosen.runner_up.tolist() == [0]
     assert settings_of(table) == (0.5, 0.2, 15)
@@ -81,13 +81,13 @@ def test_last_bits_of_a_score_decide_nothing() -> None:
     scores = [0.5] * len(POINTS)
     scores[-1] = math.nextafter(0.5, 1)
     table = make_table({"q": {"a": scores, "b": [0.5] * len(POINTS)}}, {"q": {"b": 50}})
-    chosen = select(table)
+    chosen = choose_labels(table)
     assert chosen.reranker.tolist() == [1]
     assert chosen.reasons == (Reason.TIE,)
 
 
 def test_equal_rerankers_keep_their_order() -> None:
-    assert select(make_table({"q": {"z": 0.5, "a": 0.5}})).reranker.tolist() == [0]
+    assert choose_labels(make_table({"q": {"z": 0.5, "a": 0.5}})).reranker.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,25 @@ def test_equal_rerankers_keep_their_order() -> None:
     ],
 )
 def test_relative_gain(best: float, runner_up: float, reason: Reason) -> None:
-    chosen = select(make_table({"q": {"a": runner_up, "b": best}}))
+    chosen = choose_labels(make_table({"q": {"a": runner_up, "b": best}}))
     assert chosen.reasons == (reason,)
     assert chosen.kept.tolist() == [reason is Reason.KEPT]
 
 
 def test_absolute_gain() -> None:
     table = make_table({"q1": {"a": 0.2, "b": 0.29}, "q2": {"a": 0.2, "b": 0.3}, "q3": {"a": 0.2, "b": 0.31}})
-    assert select(table, 0.1, "absolute").kept.tolist() == [False, False, True]
-    assert select(table, 0.1, "relative").kept.tolist() == [True, True, True]
+    assert choose_labels(table, 0.1, "absolute").kept.tolist() == [False, False, True]
+    assert choose_labels(table, 0.1, "relative").kept.tolist() == [True, True, True]
 
 
 def test_a_single_reranker_has_no_runner_up() -> None:
-    chosen = select(make_table({"q1": {"a": 0.4}, "q2": {"a": 0.0}}))
+    chosen = choose_labels(make_table({"q1": {"a": 0.4}, "q2": {"a": 0.0}}))
     assert chosen.runner_up.tolist() == [-1, -1]
     assert chosen.kept.tolist() == [True, False]
 
 
 def test_summary() -> None:
-    rows = select(make_table({"q1": {"a": 0.9, "b": 0.1}, "q2": {"a": 0.5, "b": 0.5}})).summary()
+    rows = choose_labels(make_table({"q1": {"a": 0.9, "b": 0.1}, "q2": {"a": 0.5, "b": 0.5}})).summary()
     assert rows == [
         ("questions", "", "2"),
         ("kept", "", "1 (50%)"),
@@ -133,7 +133,7 @@ def test_summary() -> None:
 @pytest.mark.parametrize(("gain", "mode"), [(-0.1, "relative"), (math.nan, "relative"), (0.1, "percent")])
 def test_unusable_arguments(gain: float, mode: str) -> None:
     with pytest.raises(InputError, match=r"minimum_gain must be|gain mode must be one of relative, absolute"):
-        select(make_table({"q": {"a": 0.1}}), gain, mode)
+        choose_labels(make_table({"q": {"a": 0.1}}), gain, mode)
 
 
 def plain_key(point: int, score: float, tokens: int) -> tuple:
@@ -152,7 +152,7 @@ def test_equals_plain_loops_on_random_tables() -> None:
         draws = {r: generator.integers(0, 3, len(POINTS)) / 10 for r in "abc"}
         scores[f"{q:02}"] = {r: [float(x) for x in draw] for r, draw in draws.items()}
         tokens[f"{q:02}"] = {r: [int(x) for x in generator.integers(1, 4, len(POINTS))] for r in "abc"}
-    chosen = select(make_table(scores, tokens))
+    chosen = choose_labels(make_table(scores, tokens))
     for q, name in enumerate(scores):
         best_of = [min(plain_key(p, scores[name][r][p], tokens[name][r][p]) for p in range(len(POINTS))) for r in "abc"]
         ranking = sorted(range(3), key=lambda r: (*best_of[r], r))
