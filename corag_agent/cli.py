@@ -14,6 +14,7 @@ from typing import Any
 
 from corag_search.errors import InputError
 from corag_search.generators.base import GeneratorError
+from corag_search.rerankers.base import RerankerError
 
 # Each command is a module of corag_agent.commands with EXAMPLE, add_arguments(parser) and run(arguments, named), where
 # `named` are the options that stand on the command line itself, not in a file.
@@ -28,6 +29,7 @@ COMMANDS = {
     "answer": "choose the chunks for a query and answer from them",
 }
 USER_ERROR = 2
+OF_EXTRA_TRAIN = ("lightning", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _one_line_warning
     try:
         return _run(command, rest)
-    except (InputError, GeneratorError, argparse.ArgumentError) as error:
+    except (InputError, GeneratorError, RerankerError, argparse.ArgumentError) as error:
         return _fail(command, str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in OF_EXTRA_TRAIN:
+            raise
+        return _fail(command, f"needs the package {package!r}, which is not installed: pip install 'corag[train]'")
     except OSError as error:
         if error.filename is None:
             raise

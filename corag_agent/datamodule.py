@@ -246,8 +246,8 @@ class LabelDataModule(LightningDataModule):
         train = self.table.split("train")
         return train[self.best_labels.kept[train]]
 
-    def setup(self, stage: str) -> None:
-        """Checks that the splits hold what the stage needs.
+    def check(self, stage: str) -> None:
+        """Refuses a table whose splits do not hold what the stage (fit, validate or test) needs.
 
         Raises:
             InputError: When a split is empty or too few questions are kept for training.
@@ -256,8 +256,23 @@ class LabelDataModule(LightningDataModule):
         for split in needed:
             if not len(self.table.split(split)):
                 raise InputError(f"the label table has no question in split {split!r}, which {stage} needs; add some")
+        kept, train = self.kept_for_training, len(self.table.split("train"))
+        if stage == "fit" and len(kept) < 2:
+            raise InputError(
+                f"{len(kept)} of {train} training questions have a best reranker that leads by more than "
+                f"{self.hparams['minimum_gain']:g} ({self.hparams['gain_mode']}), at least 2 are needed for a pair; "
+                "label more questions or lower data.minimum_gain"
+            )
+
+    def setup(self, stage: str) -> None:
+        """Checks as `check`, and warns where pairs of one kind only can be drawn.
+
+        Raises:
+            InputError: As `check`.
+        """
+        self.check(stage)
         if stage == "fit":
-            self._check_kept()
+            self._warn_of_pairs()
 
     def train_dataloader(self) -> DataLoader[PairBatch]:
         """Batches of pairs; which ones depends on (seed, epoch) only."""
@@ -308,15 +323,8 @@ class LabelDataModule(LightningDataModule):
             columns.append((getattr(self.best_labels, name) - low) / ((high - low) or 1.0))
         return np.stack(columns, axis=1).astype(np.float32)
 
-    def _check_kept(self) -> None:
+    def _warn_of_pairs(self) -> None:
         kept = self.kept_for_training
-        train = len(self.table.split("train"))
-        if len(kept) < 2:
-            raise InputError(
-                f"{len(kept)} of {train} training questions have a best reranker that leads by more than "
-                f"{self.hparams['minimum_gain']:g} ({self.hparams['gain_mode']}), at least 2 are needed for a pair; "
-                "label more questions or lower data.minimum_gain"
-            )
         names, counts = np.unique(self.best_labels.reranker[kept], return_counts=True)
         if len(names) == 1:
             logger.warning(

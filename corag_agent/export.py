@@ -14,7 +14,6 @@ from safetensors.torch import save
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.agent import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE, ConfigurationAgent
-from corag_search.errors import InputError
 from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory
 
 CARD_FILE = "README.md"

@@ -87,6 +87,8 @@ class ConfigurationAgentModule(LightningModule):
         self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden)
         self._margin, self._weights = margin, weights
         self._optimizer, self._scheduler = optimizer, scheduler
+        # By stage, over the epoch's pairs: the sum of each loss, and their number, `[losses + 1]`.
+        self._sums: dict[str, Tensor] = {}
         self.metrics = nn.ModuleDict({stage: _metrics(len(rerankers), grid) for stage in ("val", "test")})
 
     def forward(self, embeddings: Tensor) -> EncoderOutput:
@@ -95,27 +97,31 @@ class ConfigurationAgentModule(LightningModule):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         """The loss of a batch of pairs."""
-        losses = self._losses(batch, self(batch.embeddings))
-        pairs = len(batch.rerankers)
-        self._seen = self._seen + pairs * torch.stack([*losses, losses.total.new_ones(())]).detach()
-        return losses.total
-
-    def on_train_epoch_start(self) -> None:
-        """Forgets the losses of an epoch before."""
-        self._seen = torch.zeros(len(_LOSSES) + 1, device=self.device)
-
-    def on_train_epoch_end(self) -> None:
-        """Logs the mean losses of the epoch's pairs: once, as logging takes as long as a step."""
-        means = self._seen[:-1] / self._seen[-1]
-        self.log_dict({f"train/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
+        return self._shared_step(batch, self(batch.embeddings), "train").total
 
     def validation_step(self, batch: QuestionBatch, batch_idx: int) -> None:
-        """Logs losses and metrics of a batch of the validation split."""
+        """Losses and metrics of a batch of the validation split."""
         self._evaluate(batch, "val")
 
     def test_step(self, batch: QuestionBatch, batch_idx: int) -> None:
-        """Logs losses and metrics of a batch of the test split."""
+        """Losses and metrics of a batch of the test split."""
         self._evaluate(batch, "test")
+
+    def on_train_epoch_start(self) -> None:
+        """Forgets an epoch that was interrupted."""
+        self._sums.pop("train", None)
+
+    def on_train_epoch_end(self) -> None:
+        """Logs the epoch's losses."""
+        self._log_epoch("train")
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the losses and metrics of the validation split."""
+        self._log_epoch("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the losses and metrics of the test split."""
+        self._log_epoch("test")
 
     def configure_optimizers(self) -> Any:
         """What the configuration injected."""
@@ -140,29 +146,32 @@ class ConfigurationAgentModule(LightningModule):
                     f"{self.hparams[name]!r}; use the table it was trained on, or train anew"
                 )
 
-    def _losses(self, pairs: PairBatch, output: EncoderOutput) -> LossTerms:
-        return configuration_loss(*output, pairs.rerankers, pairs.settings, self._margin, self._weights)
+    def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
+        losses = configuration_loss(*output, pairs.rerankers, pairs.settings, self._margin, self._weights)
+        count = len(pairs.rerankers)
+        added = count * torch.stack([*losses, losses.total.new_ones(())]).detach()
+        self._sums[stage] = self._sums[stage] + added if stage in self._sums else added
+        return losses
+
+    def _log_epoch(self, stage: str) -> None:
+        """Once an epoch: logging a batch takes as long as training on it."""
+        sums = self.all_gather(self._sums.pop(stage)).reshape(-1, len(_LOSSES) + 1).sum(dim=0)  # over devices
+        means = sums[:-1] / sums[-1]
+        self.log_dict({f"{stage}/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
+        if stage in self.metrics:
+            self.log_dict({f"{stage}/{name}": metric for name, metric in self.metrics[stage].items()})  # type: ignore[operator]
 
     def _evaluate(self, batch: QuestionBatch, stage: str) -> None:
         output = self(batch.pairs.embeddings)
         kept = batch.kept
-        losses = self._losses(
-            PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output))
-        )
-        self.log_dict(
-            {f"{stage}/{name}": loss for name, loss in zip(_LOSSES, losses, strict=True)},
-            on_step=False,
-            on_epoch=True,
-            batch_size=int(kept.sum()),
-            sync_dist=True,
+        self._shared_step(
+            PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output)), stage
         )
         metrics: dict[str, Metric] = self.metrics[stage]  # type: ignore[assignment]
         predicted = output.logits[:, 0].argmax(dim=-1)
         metrics["accuracy"].update(predicted, batch.pairs.rerankers[:, 0].masked_fill(~kept, _NOT_KEPT))
         for name, outcomes in (("rougeL", batch.rouge), ("regret", batch.rouge), ("prompt_tokens", batch.tokens)):
             metrics[name].update(predicted, output.settings[:, 0], outcomes)
-        for name, metric in metrics.items():
-            self.log(f"{stage}/{name}", metric, on_step=False, on_epoch=True, batch_size=len(kept))
 
 
 def _metrics(rerankers: int, grid: dict[str, list[float]]) -> nn.ModuleDict:

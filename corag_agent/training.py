@@ -1,7 +1,8 @@
-"""`corag fit`, `corag validate` and `corag test`: Lightning's command line for the configuration agent."""
+"""`corag fit` and `corag test`: Lightning's command line for the configuration agent."""
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 import warnings
@@ -20,17 +21,17 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
-from corag_agent.module import ConfigurationAgentModule
+from corag_agent.module import FIT_METRICS, ConfigurationAgentModule
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
+from corag_search.shipped import shipped
 
-_EXAMPLE = "Example: corag {} --config configs/train.yaml --data.labels labels.parquet --output runs/agent"
-_WITH_CHECKPOINT = f"{_EXAMPLE} --ckpt_path runs/agent/checkpoints/best.ckpt"
+_EXAMPLE = "Example: corag {} --data.labels labels.parquet --output runs/agent"
 SUBCOMMANDS = {
     "fit": f"Trains a configuration agent on a label table. {_EXAMPLE.format('fit')}",
-    "validate": f"Measures a checkpoint on the validation split. {_WITH_CHECKPOINT.format('validate')}",
-    "test": f"Measures a checkpoint on the test split. {_WITH_CHECKPOINT.format('test')}",
+    "test": f"Measures a checkpoint on the test split. {_EXAMPLE.format('test')} --ckpt_path best",
 }
 
 # Keeps paths and names of the machine out of what W&B records; a variable that is set already stays.
@@ -41,6 +42,9 @@ _WANDB_PRIVACY = {
     "WANDB_DISABLE_CODE": "true",
     "WANDB_CONSOLE": "off",
 }
+
+# Names for the checkpoints of `output`.
+_OWN_CHECKPOINTS = ("best", "last")
 
 # What the model must know of the data.
 _LINKED = ("input_dim", "rerankers", "grid", "embedder", "label_fingerprint")
@@ -65,7 +69,12 @@ class LastCheckpoint(ModelCheckpoint):
 
 
 class AgentCLI(LightningCLI):
-    """Lightning's command line with one `output` directory, and the model built to fit the data."""
+    """Lightning's command line with one `output` directory, and the model built to fit the data.
+
+    Everything is checked before the run begins: the trainer makes directories before it looks at the data.
+    """
+
+    _checkpoint: dict[str, Any] | None = None
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds `output` and `checkpoint`, and links what belongs together."""
@@ -79,6 +88,22 @@ class AgentCLI(LightningCLI):
         for name in _LINKED:
             parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses, and reads the checkpoint where one is given; `best` and `last` are those of `output`."""
+        super().parse_arguments(parser, args)
+        options = self.config[self.config.subcommand]
+        path = options.ckpt_path
+        if path is None:
+            if self.config.subcommand == "test":
+                raise InputError(
+                    "--ckpt_path is not set: test measures a trained agent; give a .ckpt file that `corag fit` wrote, "
+                    "or best for the one under --output"
+                )
+            return
+        if path in _OWN_CHECKPOINTS:
+            options.ckpt_path = path = str(Path(_checkpoints_in(options.output)) / f"{path}.ckpt")
+        _, self._checkpoint = load_checkpoint(path)
+
     def before_instantiate_classes(self) -> None:
         """Refuses a graphics card that is not there, before anything is built."""
         accelerator = self.config[self.config.subcommand].trainer.accelerator
@@ -87,6 +112,33 @@ class AgentCLI(LightningCLI):
                 f"trainer.accelerator is {accelerator!r}, but torch {torch.__version__} finds no CUDA device; "
                 "train with configs/train.yaml, or install a torch for your driver"
             )
+
+    def before_fit(self) -> None:
+        """Refuses what could not be trained on, monitored or resumed."""
+        self._check_fits("fit")
+        monitor = self.config.fit.checkpoint.monitor
+        if monitor not in (None, *FIT_METRICS):
+            raise InputError(f"checkpoint.monitor must be one of {', '.join(FIT_METRICS)}, got {monitor!r}")
+        if self._checkpoint and "optimizer_states" not in self._checkpoint:
+            raise InputError(
+                f"checkpoint {self.config.fit.ckpt_path} holds weights only, so training cannot go on from it; "
+                "name one with the optimizer's state, such as last.ckpt"
+            )
+        epochs, limit = self._checkpoint["epoch"] + 1 if self._checkpoint else 0, self.trainer.max_epochs
+        if limit is not None and 0 <= limit < epochs:
+            raise InputError(
+                f"trainer.max_epochs must be at least {epochs}, the epochs that checkpoint "
+                f"{self.config.fit.ckpt_path} has had, got {limit}"
+            )
+
+    def before_test(self) -> None:
+        """Refuses what could not be measured."""
+        self._check_fits("test")
+
+    def _check_fits(self, stage: str) -> None:
+        self.datamodule.check(stage)
+        if self._checkpoint:
+            self.model.on_load_checkpoint(self._checkpoint)
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -98,8 +150,8 @@ def training_cli(args: Sequence[str]) -> AgentCLI:
     """Runs a subcommand.
 
     Args:
-        args: As on the command line, such as `["fit", "--config", "configs/train.yaml", "--data.labels", "a.parquet"]`.
-            A later `--config` overrides an earlier one, and further arguments override both.
+        args: As on the command line, such as `["fit", "--data.labels", "a.parquet"]`. The defaults are those of
+            `configs/train.yaml`; `--config` overrides them, a later one an earlier one, and further arguments both.
 
     Returns:
         The command line after its run; its `trainer.callback_metrics` hold the last metrics.
@@ -131,8 +183,9 @@ def training_cli(args: Sequence[str]) -> AgentCLI:
 
 def _parser_kwargs() -> dict[str, Any]:
     main = {"prog": "corag", "description": "Training of the configuration agent.", "exit_on_error": False}
-    each = {name: {"description": text, "exit_on_error": False} for name, text in SUBCOMMANDS.items()}
-    return {**main, **each}
+    defaults = [glob.escape(str(shipped("configs") / "train.yaml"))]
+    common = {"exit_on_error": False, "default_config_files": defaults}
+    return {**main, **{name: {"description": text, **common} for name, text in SUBCOMMANDS.items()}}
 
 
 def _checkpoints_in(output: str) -> str:
@@ -155,6 +208,7 @@ def _quiet() -> Iterator[None]:
             ".*treespec, LeafSpec.*",  # Lightning's own, on torch 2.13
             ".*does not have many workers.*",  # the batches are cut from memory
             ".*LightningCLI's args parameter.*",
+            ".*The dirpath has changed from .*",  # a checkpoint may be measured, or resumed from, anywhere
             ".*Checkpoint directory .* exists and is not empty.*",
             ".*The number of training batches .* is smaller than the logging interval.*",
             ".*Experiment logs directory .* exists and is not empty.*",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from corag_search.errors import InputError
+from corag_search.registry import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +26,4 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.cost, bool) or int(self.cost) != self.cost or self.cost < 1:
-            raise InputError(f"chunk {self.id!r}: cost must be a whole number of tokens, at least 1, got {self.cost!r}")
+        object.__setattr__(self, "cost", whole(f"chunk {self.id!r}: cost", self.cost, unit="tokens"))

@@ -9,9 +9,10 @@ import numpy as np
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.registry import whole
 from corag_search.tokenizers import Tokenizer
 
-SMALLEST_CHUNK = 8  # tokens; one code point takes four at most, so every chunk holds at least one
+SMALLEST_CHUNK = 4  # tokens; a code point has four bytes at most, hence four tokens of a byte-level tokenizer
 
 
 class DocumentLike(Protocol):
@@ -28,22 +29,22 @@ def chunk_documents(documents: Iterable[DocumentLike], tokenizer: Tokenizer, siz
 
     Each chunk's text is the document's slice at the metadata's `start` and `end` (characters), so that the chunks of a
     document joined are the document; stretches of white space alone are left out. A cut never falls inside a code
-    point. `title`, `domain` and `language` of a document go into the metadata where it has them.
+    point: where a tokenizer makes more than `size` tokens of what cannot be cut, such as one ligature that it spells
+    out, the chunk is that longer piece. `title`, `domain` and `language` of a document go into the metadata where it
+    has them.
 
     Args:
         documents: Anything with `id` and `text`.
         tokenizer: Cuts and counts (METHOD §1: one tokenizer for everything in a run).
-        size: Tokens.
+        size: Tokens, at least 4.
 
     Returns:
         Chunks with ids `document:number`, in document order.
 
     Raises:
         InputError: A size that is too small, or documents without any text.
-
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < SMALLEST_CHUNK:
-        raise InputError(f"chunk_size must be a whole number of tokens, at least {SMALLEST_CHUNK}, got {size!r}")
+    size = whole("chunk_size", size, least=SMALLEST_CHUNK, unit="tokens")
     chunks: list[Chunk] = []
     for document in documents:
         metadata = {name: value for name in ("title", "domain", "language") if (value := getattr(document, name, ""))}
@@ -71,17 +72,18 @@ def _chunks_of(
 
 
 def _spans(text: str, tokenizer: Tokenizer, size: int) -> Iterator[tuple[int, int]]:
-    """Character spans that partition a text, each at most `size` tokens when counted by itself."""
+    """Character spans that partition a text, each at most `size` tokens when counted by itself, if it can be cut."""
     offsets = tokenizer.offsets(text)
     starts, ends = offsets[:, 0], offsets[:, 1]
     # A byte-level token may be part of a code point; only where a token starts at or after the end of all
     # tokens before it does a cut leave code points whole.
-    whole = np.ones(len(starts) + 1, np.bool_)
-    whole[1:-1] = starts[1:] >= np.maximum.accumulate(ends)[:-1]
-    cuts = np.flatnonzero(whole)
+    clean = np.ones(len(starts) + 1, np.bool_)
+    clean[1:-1] = starts[1:] >= np.maximum.accumulate(ends)[:-1]
+    cuts = np.flatnonzero(clean)
     first, begin = 0, 0
     while first < len(starts):
-        last = cuts[np.searchsorted(cuts, min(first + size, len(starts)), side="right") - 1]
+        furthest = np.searchsorted(cuts, min(first + size, len(starts)), side="right") - 1
+        last = cuts[max(furthest, np.searchsorted(cuts, first, side="right"))]  # at least one code point
         while True:
             end = len(text) if last == len(starts) else int(starts[last])
             earlier = cuts[np.searchsorted(cuts, last) - 1]

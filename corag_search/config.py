@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from corag_search.errors import InputError
+from corag_search.registry import whole
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -51,19 +52,13 @@ class SearchConfig:
     selection: Selection | str = Selection.UCT
 
     def __post_init__(self) -> None:
-        _whole("iterations", self.iterations, "expansions")
-        _whole("budget", self.budget, "tokens")
-        if self.max_chunks is not None:
-            _whole("max_chunks", self.max_chunks, "chunks")
+        for name, unit in (("iterations", "expansions"), ("budget", "tokens"), ("max_chunks", "chunks")):
+            if name != "max_chunks" or self.max_chunks is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name), unit=unit))
         _not_negative("exploration", self.exploration)
         _not_negative("cost_coefficient", self.cost_coefficient)
         object.__setattr__(self, "final_rule", _member(FinalRule, "final_rule", self.final_rule))
         object.__setattr__(self, "selection", _member(Selection, "selection", self.selection))
-
-
-def _whole(name: str, value: object, unit: str) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:  # type: ignore[operator]
-        raise InputError(f"{name} must be a whole number of {unit}, at least 1, got {value!r}")
 
 
 def _not_negative(name: str, value: object) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -23,6 +23,7 @@ from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree.problem import check_query
 from corag_search.policy_tree.search import search_policy_tree
 from corag_search.prompt import Citation, citations
+from corag_search.registry import whole
 from corag_search.rerankers import load_reranker
 from corag_search.rerankers.base import Reranker, as_reranker
 from corag_search.result import SearchResult
@@ -119,13 +120,13 @@ class Corag:
         self._loading = threading.RLock()
 
     @classmethod
-    def from_config(cls, config: str | os.PathLike[str] | PipelineConfig) -> Corag:
-        """Load all that a YAML file names; rerankers and generator are loaded when first needed.
+    def from_config(cls, config: str | os.PathLike[str] | Mapping[str, Any] | PipelineConfig) -> Corag:
+        """Load all that a YAML file, or its content, names; rerankers and generator are loaded when first needed.
 
         Raises:
             InputError: The file, a component in it, the store or the checkpoint cannot be used.
         """
-        settings = config if isinstance(config, PipelineConfig) else PipelineConfig.from_file(config)
+        settings = PipelineConfig.of(config)
         if settings.store is None:
             raise InputError("store is not set; name the directory that `corag index` wrote")
         store = VectorStore.load(settings.store)
@@ -184,7 +185,7 @@ class Corag:
         timings: dict[str, float] = {}
         config = _with_settings(self.config.search, settings, budget)
         prediction = None
-        given = None if candidates is None or isinstance(candidates, int) else tuple(candidates)
+        count, given = _count_or_chunks(self.config.candidates if candidates is None else candidates)
         if given is None or self.agent is not None:
             with _timed(timings, "embed"):
                 embedding = self.embedder.encode([query])[0]
@@ -195,8 +196,7 @@ class Corag:
             config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
         if given is None:
             with _timed(timings, "retrieve"):
-                k = self.config.candidates if candidates is None else candidates
-                given = tuple(self.store.search(embedding, k))  # type: ignore[arg-type]
+                given = tuple(self.store.search(embedding, count))
         if reranker is None:
             reranker = prediction.reranker if prediction else self.config.reranker
         judge = self.reranker(reranker) if isinstance(reranker, str) else as_reranker(reranker)
@@ -328,6 +328,16 @@ def _answer(
         prompt_tokens=prompt_tokens,
         answer_tokens=answer_tokens,
     )
+
+
+def _count_or_chunks(candidates: Any) -> tuple[int, tuple[Chunk, ...] | None]:
+    """How many chunks to retrieve, or the given ones."""
+    if isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes | Mapping):
+        return 0, tuple(candidates)
+    try:
+        return whole("candidates", candidates), None
+    except InputError as error:
+        raise InputError(f"{error}; or give the chunks themselves") from None
 
 
 def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int | None) -> SearchConfig:

@@ -11,9 +11,11 @@ from typing import Any
 
 import yaml
 
+from corag_search.chunking import SMALLEST_CHUNK
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.prompt import PromptTemplate
+from corag_search.registry import whole
 
 
 def _local_search() -> SearchConfig:
@@ -41,6 +43,9 @@ class PipelineConfig:
         max_answer_tokens: Longest answer, in the generator's tokens.
         search: Settings of the search; the agent replaces reranker, iterations, exploration and cost_coefficient.
         prompt: Wording of the prompt.
+
+    Raises:
+        InputError: A value of another type or outside its range.
     """
 
     embedder: dict[str, Any] = field(default_factory=lambda: {"name": "minilm"})
@@ -57,13 +62,38 @@ class PipelineConfig:
     prompt: PromptTemplate = field(default_factory=PromptTemplate)
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "max_answer_tokens"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number, at least 1, got {value!r}")
-        for name in ("embedder", "generator"):
-            if "name" not in getattr(self, name):
-                raise InputError(f"{name} must have a name, such as {{name: minilm}}, got {getattr(self, name)!r}")
+        checked: dict[str, Any] = {
+            "chunk_size": whole("chunk_size", self.chunk_size, least=SMALLEST_CHUNK, unit="tokens"),
+            "candidates": whole("candidates", self.candidates),
+            "max_answer_tokens": whole("max_answer_tokens", self.max_answer_tokens),
+            "embedder": _component("embedder", self.embedder, "minilm"),
+            "generator": _component("generator", self.generator, "smollm2"),
+            "tokenizer": _string("tokenizer", self.tokenizer, "a name or a path"),
+            "reranker": _string("reranker", self.reranker, "a name"),
+            "rerankers": _options_by_name("rerankers", self.rerankers),
+            "store": None if self.store is None else _string("store", self.store, "a directory, or null"),
+            "agent": None if self.agent is None else _string("agent", self.agent, "a directory or a name, or null"),
+        }
+        for name, kind in (("search", SearchConfig), ("prompt", PromptTemplate)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, config: str | os.PathLike[str] | Mapping[str, Any] | PipelineConfig) -> PipelineConfig:
+        """A configuration as it is, or made of a YAML file or of plain values.
+
+        Raises:
+            InputError: It is none of these, or as `from_file` and `from_dict`.
+        """
+        if isinstance(config, PipelineConfig):
+            return config
+        if isinstance(config, Mapping):
+            return cls.from_dict(config)
+        if isinstance(config, str | os.PathLike):
+            return cls.from_file(config)
+        raise InputError(f"a configuration must be the path of a YAML file or a mapping of settings, got {config!r}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> PipelineConfig:
@@ -72,20 +102,11 @@ class PipelineConfig:
         Raises:
             InputError: An unknown key, or a value that is not allowed.
         """
-        values = dict(values)
         _check_keys(values, cls, source)
-        for name, kind in (("search", SearchConfig), ("prompt", PromptTemplate)):
-            if name in values:
-                part = values[name] or {}
-                _check_keys(part, kind, f"{source}: {name}")
-                default = _local_search() if kind is SearchConfig else PromptTemplate()
-                values[name] = dataclasses.replace(default, **part)
-        for name in ("embedder", "generator"):
-            if isinstance(values.get(name), str):
-                values[name] = {"name": values[name]}
         try:
-            return cls(**values)
-        except TypeError as error:
+            parts = {name: _part(name, values[name]) for name in ("search", "prompt") if name in values}
+            return cls(**{**values, **parts})
+        except InputError as error:
             raise InputError(f"{source}: {error}") from None
 
     @classmethod
@@ -93,7 +114,7 @@ class PipelineConfig:
         """Read a YAML file.
 
         Raises:
-            InputError: It is not there, not YAML, or as `from_dict`.
+            InputError: It is not there, not UTF-8, not YAML, or as `from_dict`.
         """
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -101,7 +122,9 @@ class PipelineConfig:
             raise InputError(
                 f"cannot read the configuration {path}: {error.strerror}; give the path of a YAML file"
             ) from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-45, a path with a null
             raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
         if not isinstance(values, Mapping):
             raise InputError(f"{path} must hold a mapping of settings, got {type(values).__name__}")
@@ -112,6 +135,51 @@ class PipelineConfig:
         values = dataclasses.asdict(self)
         values["search"].update(final_rule=str(self.search.final_rule), selection=str(self.search.selection))
         return values
+
+
+def _string(name: str, value: Any, wanted: str) -> str:
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text:
+        remedy = "; put it in quotes" if isinstance(value, int | float) else ""  # YAML takes yes and no for booleans
+        raise InputError(f"{name} must be {wanted}, got {value!r}{remedy}")
+    return text
+
+
+def _component(name: str, value: Any, example: str) -> dict[str, Any]:
+    """Name and options; a name alone will do."""
+    options = {"name": value} if isinstance(value, str) else value
+    if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
+        raise InputError(f"{name} must have a name, such as {{name: {example}}}, got {value!r}")
+    return _keywords(name, options)
+
+
+def _options_by_name(name: str, value: Any) -> dict[str, dict[str, Any]]:
+    """Options of each; null stands for none."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a mapping of names to options, such as {{bm25: {{}}}}, got {value!r}")
+    return {
+        one: _keywords(f"{name}: {one}", {} if options is None else options)
+        for one, options in _keywords(name, value).items()
+    }
+
+
+def _keywords(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{name} must be a mapping of names to values, such as {{k1: 1.2}}, got {value!r}")
+    return dict(value)
+
+
+def _part(name: str, values: Any) -> Any:
+    """`search` or `prompt` of plain values; null stands for the defaults."""
+    default: Any = _local_search() if name == "search" else PromptTemplate()
+    if values is None:
+        return default
+    if isinstance(values, type(default)):
+        return values
+    _check_keys(values, type(default), name)
+    if name == "prompt":  # SearchConfig looks at its own types
+        values = {key: _string(f"prompt: {key}", text, "a text") for key, text in values.items()}
+    return dataclasses.replace(default, **values)
 
 
 def _check_keys(values: Any, kind: type, source: str) -> None:

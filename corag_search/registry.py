@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+import operator
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import numpy as np
 
 from corag_search.errors import InputError
+
+_KINDS = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", NoneType: "null"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,7 @@ class Entry:
 
     Attributes:
         module: Module to import; light, it imports heavy packages itself when it needs them.
-        factory: Class in it. Its keyword parameters are the options.
+        factory: Class in it. Its keyword parameters are the options; their annotations say which types are allowed.
         fixed: Parameters that the name decides.
     """
 
@@ -36,13 +43,13 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
         options: Keyword arguments of its factory.
 
     Raises:
-        InputError: Unknown name or option; the message lists what there is.
+        InputError: Unknown name or option, or a value of another type; the message lists what there is.
     """
-    if name not in entries:
+    if not isinstance(name, str) or name not in entries:
         raise InputError(f"unknown {kind} {name!r}; there are: {', '.join(entries)}")
     entry = entries[name]
     factory = getattr(importlib.import_module(entry.module), entry.factory)
-    parameters = inspect.signature(factory).parameters
+    parameters = inspect.signature(factory, eval_str=True).parameters
     allowed = [parameter for parameter in parameters if parameter not in entry.fixed]
     for option in options:
         if option not in allowed:
@@ -52,15 +59,66 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
     missing = [p for p in allowed if parameters[p].default is inspect.Parameter.empty and p not in options]
     if missing:
         raise InputError(f"{kind} {name!r} needs the option {missing[0]!r}; its options: {', '.join(allowed)}")
-    return factory(**entry.fixed, **options)
+    values = {option: _plain(value) for option, value in options.items()}
+    for option, value in values.items():
+        wanted = parameters[option].annotation
+        if not _fits(value, wanted):
+            raise InputError(f"{kind} {name!r}: {option} must be {_described(wanted)}, got {value!r}")
+    return factory(**entry.fixed, **values)
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """The value as an int.
+def whole(name: str, value: object, least: int = 1, unit: str = "") -> int:
+    """The value, of any integer type, as an int.
+
+    Args:
+        name: For the message.
+        value: What was given.
+        least: Smallest value allowed.
+        unit: What is counted, for the message: "tokens".
 
     Raises:
         InputError: It is no whole number of at least `least`.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be a whole number, at least {least}, got {value!r}")
-    return value
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        counted = f"a whole number of {unit}" if unit else "a whole number"
+        raise InputError(f"{name} must be {counted}, at least {least}, got {value!r}")
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own number, a path as a string."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value has the type that an annotation asks for; an annotation that is not known here allows all."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(kind))
+    if isinstance(value, bool) and kind in (float, int):
+        return False
+    if kind is float:
+        return isinstance(value, int | float)
+    if kind in _KINDS:
+        return isinstance(value, kind)
+    if get_origin(kind) is Sequence:
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str | bytes)
+            and all(_fits(item, get_args(kind)[0]) for item in value)
+        )
+    return isinstance(value, Mapping) if get_origin(kind) is Mapping else True
+
+
+def _described(kind: Any) -> str:
+    """An annotation in words, as they suit a YAML file."""
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_described(one) for one in get_args(kind))
+    if get_origin(kind) is Sequence:
+        return "a list"
+    return "a mapping" if get_origin(kind) is Mapping else _KINDS[kind]

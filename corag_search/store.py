@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.files import DirectoryFormat, replacing_directory, sha256_of
+from corag_search.registry import whole
 
 if TYPE_CHECKING:
     from corag_search.embedders.base import Embedder
@@ -130,7 +131,7 @@ class VectorStore:
             k: At least 1.
 
         Raises:
-            InputError: Another width, or k below 1.
+            InputError: Another width, or k is no whole number of at least 1.
         """
         return [self.chunks[row] for row in self.search_rows(np.asarray(query_embedding)[None], k)[0][0]]
 
@@ -143,9 +144,8 @@ class VectorStore:
                 f"the store holds vectors of {self.embedder.dimension} dimensions ({self.embedder.name}), "
                 f"got a query embedding of shape {list(query_embeddings.shape[1:])}; use the embedder that built it"
             )
-        if isinstance(k, bool) or k < 1:
-            raise InputError(f"candidates must be at least 1, got {k}")
-        similarity, rows = self._index.search(np.ascontiguousarray(query_embeddings, np.float32), min(k, len(self)))
+        count = min(whole("candidates", k), len(self))
+        similarity, rows = self._index.search(np.ascontiguousarray(query_embeddings, np.float32), count)
         return rows, similarity
 
     def check_embedder(self, embedder: Embedder) -> None:

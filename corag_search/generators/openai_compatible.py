@@ -13,9 +13,9 @@ import httpx
 
 from corag_search.errors import InputError
 from corag_search.generators.base import Generation, GeneratorError
-from corag_search.generators.retry import RetryPolicy
 from corag_search.packaged import fingerprint
 from corag_search.registry import whole
+from corag_search.retry import RetryPolicy
 
 DEFAULT_KEY = "OPENAI_API_KEY"
 
@@ -64,22 +64,16 @@ class OpenAICompatibleGenerator:
         Raises:
             InputError: An unusable value, or `api_key_env` names a variable that is not set.
         """
-        address = httpx.URL(base_url) if isinstance(base_url, str) else httpx.URL()
-        if address.scheme not in ("http", "https") or not address.host:
-            raise InputError(f"base_url must be like 'http://localhost:8000/v1', got {base_url!r}")
-        if address.userinfo:
-            raise InputError("base_url must not hold a user or password; put the key in an environment variable")
+        _check_address(base_url)
         if not model:
             raise InputError(f"model must name a model of the endpoint, got {model!r}")
         if api_key_env != DEFAULT_KEY and not os.environ.get(api_key_env):
             raise InputError(f"environment variable {api_key_env!r} (api_key_env) is not set; set it to the key")
-        if not timeout > 0:
-            raise InputError(f"timeout must be a number of seconds above 0, got {timeout!r}")
+        if not 0 < timeout < float("inf"):
+            raise InputError(f"timeout must be a finite number of seconds above 0, got {timeout!r}")
         if not 0 <= temperature < float("inf"):
             raise InputError(f"temperature must be a finite number, at least 0, got {temperature!r}")
-        if context_length is not None:
-            whole("context_length", context_length)
-        self.context_length = context_length
+        self.context_length = None if context_length is None else whole("context_length", context_length)
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._key_variable = api_key_env
         self._body = {"model": model, "temperature": temperature, **({} if seed is None else {"seed": seed})}
@@ -223,6 +217,23 @@ class OpenAICompatibleGenerator:
 
     def _error(self, what: str) -> GeneratorError:
         return GeneratorError(f"{self._url} {what}")
+
+
+def _check_address(base_url: str) -> None:
+    """Refuse what no request can be sent to.
+
+    Raises:
+        InputError: No address of HTTP, or one that holds a password, which the message leaves out.
+    """
+    try:
+        address = httpx.URL(base_url)
+    except (httpx.InvalidURL, UnicodeError):
+        address = httpx.URL()
+    if address.userinfo or (not address.host and "@" in base_url):
+        raise InputError("base_url must not hold a user or password; put the key in an environment variable")
+    possible = address.scheme in ("http", "https") and address.host and 0 < (address.port or 80) < 1 << 16
+    if not possible:
+        raise InputError(f"base_url must be like 'http://localhost:8000/v1', got {base_url!r}")
 
 
 def _detail(text: str) -> str:

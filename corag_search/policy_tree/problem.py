@@ -116,11 +116,15 @@ def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
     """What every way of choosing chunks asks of its input.
 
     Raises:
-        InputError: Empty query, no candidates, a candidate twice, or a budget below every candidate's cost.
+        InputError: Empty query, no candidates, one that is no chunk or is there twice, or a budget below every
+            candidate's cost.
     """
     check_query(query)
     if not len(candidates):
         raise InputError("there are no candidates to choose from; retrieve at least one chunk first")
+    for chunk in candidates:
+        if not isinstance(chunk, Chunk):
+            raise InputError(f"candidates must be chunks (corag_search.Chunk), got {chunk!r} among them")
     if len({id(chunk) for chunk in candidates}) < len(candidates) or len({c.id for c in candidates}) < len(candidates):
         seen: set[str] = set()
         twice = next(c.id for c in candidates if c.id in seen or seen.add(c.id))  # type: ignore[func-returns-value]
@@ -131,10 +135,17 @@ def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
 
 
 def check_query(query: str) -> None:
-    """Refuse an empty query.
+    """Refuse what cannot be asked.
 
     Raises:
-        InputError: The query is no text, or empty or white space.
+        InputError: The query is no text, is empty or white space, or cannot be encoded as UTF-8.
     """
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"query must be a text that is not empty, got {query!r}")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"query must be a text that can be encoded as UTF-8, got half a surrogate pair at character {error.start} "
+            f"of {query!r}; decode its source anew or remove it"
+        ) from None

@@ -91,10 +91,13 @@ def _searches(
 ) -> list[_Search]:
     count = len(queries)
     given = list(reranker) if isinstance(reranker, Sequence) and not isinstance(reranker, str) else [reranker] * count
-    configs = list(config) if isinstance(config, Sequence) else [config or SearchConfig()] * count
+    configs = list(config) if isinstance(config, Sequence) else [SearchConfig() if config is None else config] * count
     for name, values in (("candidates", candidates), ("reranker", given), ("config", configs)):
         if len(values) != count:
             raise InputError(f"{name} has {len(values)} entries for {count} queries; give one each")
+    for settings in configs:
+        if not isinstance(settings, SearchConfig):
+            raise InputError(f"config must be a SearchConfig, such as SearchConfig(budget=300), got {settings!r}")
     wrapped = {id(one): as_reranker(one) for one in given}
     memos: dict[tuple, ScoreMemo] = {}
     lengths: dict[tuple, tuple[list[int] | None, int]] = {}

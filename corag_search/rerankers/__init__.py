@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from corag_search.errors import InputError
 from corag_search.registry import Entry, create
-from corag_search.rerankers.base import Combinations, Reranker, Scores, Session, as_reranker, checked_scores
+from corag_search.rerankers.base import (
+    Combinations,
+    Reranker,
+    RerankerError,
+    Scores,
+    Session,
+    as_reranker,
+    checked_scores,
+)
 
 _EMBEDDED = {
     "bm25": Entry("corag_search.rerankers.bm25", "BM25Reranker"),
@@ -24,31 +33,39 @@ _PAPER = {
         "gte-multilingual-reranker-base",
     )
 }
-_RERANKERS = _EMBEDDED | _PAPER
+_SERVER = {"server": Entry("corag_search.rerankers.server", "ServerReranker")}
+_RERANKERS = _EMBEDDED | _PAPER | _SERVER
 
 
 def list_rerankers() -> list[str]:
-    """Names that `load_reranker` knows: the embedded ones, then the paper's."""
+    """Names that `load_reranker` knows: the embedded ones, the paper's, then 'server'."""
     return list(_RERANKERS)
 
 
-def load_reranker(name: str, **options: Any) -> Reranker:
+def load_reranker(name: str, /, **options: Any) -> Reranker:
     """Load a reranker.
 
     Args:
-        name: One of `list_rerankers()`.
+        name: One of `list_rerankers()`, or "server:" and a name of your own, which tells several servers apart in one
+            configuration and becomes the reranker's name.
         **options: Parameters of its class: `device`, `dtype`, `batch_size` of "cosine" and "maxsim"; `path`, `devices`,
-            `batch_size`, `trust_remote_code` of the cross-encoders; `k1`, `b` of "bm25".
+            `batch_size`, `trust_remote_code` of the cross-encoders; `k1`, `b` of "bm25"; `base_url`, `dialect` and more
+            of "server".
 
     Raises:
         InputError: Unknown name or option, an unusable value or checkpoint, or a package that is not installed.
     """
+    if isinstance(name, str) and name.startswith("server:"):
+        if "name" in options:
+            raise InputError(f"reranker {name!r} has its name already; leave out the option name={options['name']!r}")
+        return create("reranker", _RERANKERS, "server", options | {"name": name})
     return create("reranker", _RERANKERS, name, options)
 
 
 __all__ = [
     "Combinations",
     "Reranker",
+    "RerankerError",
     "Scores",
     "Session",
     "as_reranker",

@@ -15,6 +15,10 @@ Combinations = Sequence[Sequence[Chunk]]
 Scores = NDArray[np.float64]
 
 
+class RerankerError(RuntimeError):
+    """A reranker or its server failed while it ran. The message is one line: who, what happened, the remedy."""
+
+
 @runtime_checkable
 class Reranker(Protocol):
     """Gives a chunk combination a benefit for a query.
@@ -35,7 +39,11 @@ class Reranker(Protocol):
     max_tokens: int | None
 
     def score(self, query: str, combinations: Combinations) -> Scores:
-        """Benefits in [0, 1], `[n]` for n combinations."""
+        """Benefits in [0, 1], `[n]` for n combinations.
+
+        Raises:
+            RerankerError: The model or its server failed.
+        """
         ...
 
 
@@ -84,9 +92,16 @@ def checked_scores(scores: Any, count: int, name: str) -> Scores:
     """Scores as `[count]` float64 in [0, 1].
 
     Raises:
-        InputError: Wrong shape, NaN or infinity, or outside [0, 1] (c and λ have no meaning for such benefits).
+        InputError: No numbers, wrong shape, NaN or infinity, or outside [0, 1] (c and λ have no meaning for such
+            benefits).
     """
-    values = np.asarray(scores, dtype=np.float64)
+    values = _numbers(scores)
+    if values is None:
+        shown = " ".join(repr(scores).split())
+        raise InputError(
+            f"reranker {name!r} returned {shown if len(shown) <= 80 else shown[:77] + '...'} for {count} combinations; "
+            f"it must return one number each, shape [{count}]"
+        )
     if values.shape != (count,):
         raise InputError(
             f"reranker {name!r} returned scores of shape {list(values.shape)} for {count} combinations; "
@@ -107,3 +122,12 @@ def checked_scores(scores: Any, count: int, name: str) -> Scores:
             "put logits through a sigmoid, and cut cosines at 0"
         )
     return np.clip(values, 0.0, 1.0)
+
+
+def _numbers(scores: Any) -> Scores | None:
+    """Scores as an array, or None when they are no numbers or a ragged list; digits in a string are no number."""
+    try:
+        values = np.asarray(scores)
+        return values.astype(np.float64) if values.dtype.kind in "fiubO" else None
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -14,15 +14,11 @@ from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.rerankers.base import Combinations, Scores
 from corag_search.rerankers.session import reduce_orders, score_in_session
+from corag_search.scripts import UNSPACED
 
-# Scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana, Han; a character is a token.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003ffff"
-)
 # Marks that belong to the letter before them and that \w leaves out: Latin, Hebrew, Arabic, the scripts of India.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff"
-_TOKEN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[\\w{_MARKS}])+")
+_TOKEN = re.compile(f"[{UNSPACED}]|(?:(?![{UNSPACED}])[\\w{_MARKS}])+")
 
 
 def lexical_tokens(text: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,34 @@ def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {command} " in out for command in COMMANDS)
     assert run(capsys)[0] == 2
     assert run(capsys, "--version")[1].startswith("corag 0.")
+
+
+@pytest.mark.parametrize(
+    ("command", "package"), [("label", "pandas"), ("fit", "torch"), ("export", "torch"), ("demo", "pandas")]
+)
+def test_a_missing_extra_is_named(tmp_path: Path, command: str, package: str) -> None:
+    """In a process of its own, where the package cannot be found."""
+    arguments = {
+        "label": ["--data", "demo", "--out", "l.parquet"],
+        "fit": ["--data.labels", "l.parquet"],
+        "export": ["--checkpoint", "c", "--out", "o"],
+        "demo": [],
+    }[command]
+    code = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+from corag_agent.cli import main
+sys.exit(main({[command, *arguments]!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"corag {command}: needs the package {package!r}, which is not installed: pip install 'corag[train]'\n"
+    )
 
 
 @pytest.fixture
@@ -61,7 +91,7 @@ def corpus(tmp_path: Path) -> Path:
         (["index", "--data", "jsonl:missing", "--out", "s"], "missing is not a folder"),
         (["index", "--data", "squad:missing.json", "--out", "s"], "cannot read missing.json"),
         (["label", "--data", "demo", "--out", "l.parquet", "--grid.iterations", "[0]"], "iterations must be whole"),
-        (["label", "--data", "demo", "--out", "l.parquet", "--limit", "0"], "0"),
+        (["label", "--data", "demo", "--out", "l.parquet", "--limit", "0"], "limit must be at least 1 question, got 0"),
         (["fit", "--data.labels", "missing.parquet"], "missing.parquet does not exist; make it with `corag label`"),
         (["fit", "--data.lables", "x"], "lables"),
         (["export", "--checkpoint", "missing.ckpt", "--out", "a"], "missing.ckpt does not exist"),
@@ -97,7 +127,7 @@ def test_an_empty_corpus(capsys: pytest.CaptureFixture[str], corpus: Path, tmp_p
     (corpus / "questions.jsonl").write_text("", encoding="utf-8")
     code, _, err = run(capsys, "index", "--data", f"jsonl:{corpus}", "--out", tmp_path / "s")
     assert (code, err.count("\n")) == (2, 1)
-    assert "corpus" in err or "document" in err
+    assert "documents.jsonl has no documents; write at least one, one JSON object a line" in err
 
 
 @pytest.mark.models

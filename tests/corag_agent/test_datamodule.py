@@ -125,8 +125,11 @@ def data_path(directory: Path) -> str:
 def test_too_few_kept_questions_are_refused(tmp_path: Path) -> None:
     table = separable_table()
     flatten_scores(table, table.questions["question_id"].tolist()).write(tmp_path / "labels.parquet")
-    with pytest.raises(InputError, match=r"0 of 30 training questions .* more than 0.1 .relative.*lower data.minimum"):
-        LabelDataModule(data_path(tmp_path)).setup("fit")
+    data = LabelDataModule(data_path(tmp_path))
+    for refuse in (data.check, data.setup):
+        with pytest.raises(InputError, match=r"0 of 30 training .* more than 0.1 .relative.*lower data.minimum_gain"):
+            refuse("fit")
+    data.check("test")
 
 
 def test_a_single_class_is_trained_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 
 from corag_agent.datamodule import LabelDataModule
+from corag_agent.losses import configuration_loss
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.errors import InputError
 from data_prep.table import LabelTable
@@ -63,6 +64,23 @@ def test_overfits_a_separable_table(labels: str) -> None:
     assert reached["val/rougeL"] == pytest.approx(0.9)
     assert reached["val/regret"] == pytest.approx(0.0, abs=1e-6)
     assert reached["val/prompt_tokens"] == pytest.approx(101.0)
+
+
+def test_an_epochs_loss_is_the_mean_over_its_pairs(labels: str) -> None:
+    trainer, module = train(labels, epochs=2, optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    data = LabelDataModule(labels, batch_size=8)
+    loader = data.train_dataloader()
+    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    batches = list(loader)
+    assert len({len(batch.rerankers) for batch in batches}) > 1
+    with torch.no_grad():
+        losses = torch.tensor(
+            [list(configuration_loss(*module(batch.embeddings), batch.rerankers, batch.settings)) for batch in batches]
+        )
+    sizes = torch.tensor([[float(len(batch.rerankers))] for batch in batches])
+    expected = (losses * sizes).sum(0) / sizes.sum()
+    for name, value in zip(("", "_contrastive", "_classification", "_regression"), expected, strict=True):
+        assert trainer.callback_metrics[f"train/loss{name}"].item() == pytest.approx(value.item(), rel=1e-5)
 
 
 def test_same_seed_same_weights(labels: str) -> None:

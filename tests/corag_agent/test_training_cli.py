@@ -1,4 +1,5 @@
 import csv
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +7,13 @@ import pytest
 import torch
 import yaml
 
+from corag_agent.cli import main
 from corag_agent.export import export
 from corag_agent.training import training_cli
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
-from tests.corag_agent.synthetic_labels import write_separable_table
+from data_prep.table import LabelTable
+from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
 
 torch.set_num_threads(1)
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -19,6 +22,14 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 @pytest.fixture(scope="module")
 def labels(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_separable_table(tmp_path_factory.mktemp("labels"))
+
+
+@pytest.fixture(scope="module")
+def trained(labels: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training's checkpoints; not to be written to."""
+    output = tmp_path_factory.mktemp("trained")
+    run(labels, output)
+    return output / "checkpoints"
 
 
 def run(labels: str, output: Path, *more: str, subcommand: str = "fit", config: str = "train.yaml") -> Any:
@@ -56,6 +67,49 @@ def test_the_resolved_config_repeats_the_run(labels: str, tmp_path: Path) -> Non
     assert second.model.hparams["margin"] == 0.7
     for left, right in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(left, right)
+
+
+def printed_config(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    with pytest.raises(SystemExit):
+        training_cli(["fit", "--data.labels", "a.parquet", *arguments, "--print_config"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return yaml.safe_load(out)
+
+
+def test_the_defaults_are_those_of_the_shipped_file(capsys: pytest.CaptureFixture[str]) -> None:
+    default = printed_config(capsys)
+    assert default == printed_config(capsys, "--config", str(CONFIGS / "train.yaml"))
+    assert (default["trainer"]["max_epochs"], default["trainer"]["deterministic"]) == (60, True)
+    assert default["checkpoint"]["monitor"] == "val/regret"
+
+
+def test_a_configuration_overrides_the_defaults(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("trainer: {max_epochs: 7}\nmodel: {margin: 0.5}\n")
+    default = printed_config(capsys)
+    default["trainer"]["max_epochs"], default["model"]["margin"] = 7, 0.5
+    assert printed_config(capsys, "--config", str(tmp_path / "mine.yaml")) == default
+
+
+def test_without_a_configuration_a_run_is_the_same(
+    labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = run(labels, tmp_path / "one")
+    monkeypatch.chdir(tmp_path)
+    quiet = ("--trainer.enable_progress_bar", "false")
+    capsys.readouterr()
+    assert main(["fit", "--data.labels", labels, "--trainer.max_epochs", "2", *quiet]) == 0
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "")  # the best checkpoint
+    left = torch.load(tmp_path / "runs" / "agent" / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.equal(left[name], tensor) for name, tensor in whole.model.state_dict().items())
+    assert main(["test", "--data.labels", labels, "--ckpt_path", "best", *quiet]) == 0
+    assert "test/regret" in capsys.readouterr().out
+
+
+def test_fit_shows_its_progress(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training_cli(["fit", "--data.labels", labels, "--output", str(tmp_path), "--trainer.max_epochs", "1"])
+    assert "Epoch 0" in capsys.readouterr().out
 
 
 def test_again_into_the_same_directory(labels: str, tmp_path: Path) -> None:
@@ -105,9 +159,11 @@ def test_wandb_offline(
     assert key not in "".join(capfd.readouterr())
 
 
-def test_gpu_config(labels: str, tmp_path: Path) -> None:
-    config = yaml.safe_load((CONFIGS / "train_gpu.yaml").read_text())
-    assert (config["trainer"]["accelerator"], config["trainer"]["precision"]) == ("gpu", "16-mixed")
+def test_gpu_config(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, paper = printed_config(capsys, "--config", str(CONFIGS / "train_gpu.yaml")), printed_config(capsys)
+    assert config["trainer"]["deterministic"] is True
+    paper["trainer"].update(accelerator="gpu", precision="16-mixed")
+    assert config == paper
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match=r"trainer.accelerator is 'gpu'.*configs/train.yaml"):
             run(labels, tmp_path, config="train_gpu.yaml")
@@ -133,13 +189,93 @@ def test_fit_on_a_gpu(labels: str, tmp_path: Path) -> None:
         (["--model.hidden", "[0]"], "hidden widths must be whole numbers"),
         (["--config", "none.yaml"], r"none.yaml"),
         (["--ckpt_path", "none.ckpt"], r"none.ckpt"),
-        (["--checkpoint.monitor", "val/nothing"], "val/nothing"),
+        (["--ckpt_path", "last"], r"checkpoints/last.ckpt does not exist; `corag fit` makes one"),
+        (["--checkpoint.monitor", "val/nothing"], r"monitor must be one of train/loss.*, got 'val/nothing'"),
     ],
 )
-def test_unusable_input_is_one_line(labels: str, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_unusable_input_is_one_line_and_leaves_nothing(
+    labels: str, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        run(labels, tmp_path, *arguments)
+        run(labels, tmp_path / "output", *arguments)
     assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("subcommand", "split"), [("fit", "train"), ("fit", "val"), ("test", "test")])
+def test_an_empty_split_leaves_nothing(trained: Path, tmp_path: Path, subcommand: str, split: str) -> None:
+    table = separable_table()
+    splits = table.questions["split"].replace(split, "val" if split == "train" else "train")
+    LabelTable(table.scores, table.questions.assign(split=splits), table.fingerprint).write(tmp_path / "l.parquet")
+    given = [] if subcommand == "fit" else ["--ckpt_path", str(trained / "best.ckpt")]
+    with pytest.raises(InputError, match=f"no question in split '{split}', which {subcommand} needs"):
+        run(str(tmp_path / "l.parquet"), tmp_path / "output", *given, subcommand=subcommand)
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_checkpoint_that_training_cannot_go_on_from_leaves_nothing(
+    labels: str, trained: Path, tmp_path: Path
+) -> None:
+    last = str(trained / "last.ckpt")
+    with pytest.raises(InputError, match=r"max_epochs must be at least 2, the epochs that .*last.ckpt has had, got 1"):
+        run(labels, tmp_path / "output", "--ckpt_path", last, "--trainer.max_epochs", "1")
+    other = write_separable_table(tmp_path, rerankers=("delta", "beta", "gamma"))
+    with pytest.raises(InputError, match="trained with rerankers"):
+        run(other, tmp_path / "output", "--ckpt_path", last)
+    state = torch.load(last, weights_only=True)
+    del state["optimizer_states"]
+    torch.save(state, tmp_path / "weights.ckpt")
+    with pytest.raises(InputError, match=r"weights.ckpt holds weights only"):
+        run(labels, tmp_path / "output", "--ckpt_path", str(tmp_path / "weights.ckpt"))
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("subcommand", ["fit", "test"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.ckpt", "does not exist; `corag fit` makes one"),
+        ("text.ckpt", "is not one that `corag fit` wrote: it is damaged or of another format; name"),
+        ("cut.ckpt", "is not one that `corag fit` wrote: it is damaged or of another format; name"),
+        ("code.ckpt", "is not one that `corag fit` wrote: it is damaged or of another format; name"),
+        ("foreign.ckpt", "is not one that `corag fit` wrote: it has no hyper_parameters; name"),
+        ("folder.ckpt", "is a directory; name a file in it"),
+    ],
+)
+def test_what_is_no_checkpoint(
+    labels: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    subcommand: str, name: str, message: str,
+) -> None:  # fmt: skip
+    (tmp_path / "text.ckpt").write_text("not weights")
+    (tmp_path / "cut.ckpt").write_bytes((trained / "best.ckpt").read_bytes()[:1000])
+    torch.save({"state_dict": {}, "path": tmp_path}, tmp_path / "code.ckpt")  # a Path is an object that code makes
+    torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
+    (tmp_path / "folder.ckpt").mkdir()
+    given = ["--data.labels", labels, "--output", str(tmp_path / "output"), "--ckpt_path", str(tmp_path / name)]
+    assert main([subcommand, *given]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{name} {message}" in err
+    assert "weights_only" not in err
+    assert not (tmp_path / "output").exists()
+
+
+def test_test_needs_a_checkpoint(
+    labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["test", "--data.labels", labels]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "--ckpt_path is not set" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_best_is_that_of_the_output(labels: str, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "checkpoints")
+    named = run(labels, tmp_path, "--ckpt_path", "best", subcommand="test").trainer.callback_metrics
+    given = run(labels, tmp_path, "--ckpt_path", str(trained / "best.ckpt"), subcommand="test").trainer.callback_metrics
+    assert named == given
 
 
 def test_labels_of_other_rerankers_are_refused(labels: str, tmp_path: Path) -> None:
@@ -149,15 +285,15 @@ def test_labels_of_other_rerankers_are_refused(labels: str, tmp_path: Path) -> N
         run(other, tmp_path, "--ckpt_path", str(tmp_path / "checkpoints" / "best.ckpt"), subcommand="test")
 
 
-@pytest.mark.parametrize("arguments", [[], ["train"], ["predict"]])
+@pytest.mark.parametrize("arguments", [[], ["train"], ["validate"], ["predict"]])
 def test_unknown_subcommands(arguments: list[str]) -> None:
-    with pytest.raises(InputError, match=r"fit.*validate.*test"):
+    with pytest.raises(InputError, match=r"fit.*test"):
         training_cli(arguments)
 
 
-@pytest.mark.parametrize("subcommand", ["fit", "validate", "test"])
+@pytest.mark.parametrize("subcommand", ["fit", "test"])
 def test_help_has_an_example(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         training_cli([subcommand, "--help"])
     assert caught.value.code == 0
-    assert f"Example: corag {subcommand} --config configs/train.yaml" in " ".join(capsys.readouterr().out.split())
+    assert f"Example: corag {subcommand} --data.labels labels.parquet" in " ".join(capsys.readouterr().out.split())

@@ -16,7 +16,7 @@ import pytest
 from corag_search.errors import InputError
 from corag_search.generators import Generation, Generator, GeneratorError, list_generators, load_generator
 from corag_search.generators.base import Generation as BaseGeneration
-from corag_search.generators.retry import RetryPolicy
+from corag_search.retry import RetryPolicy
 
 QUESTION = "What is photosynthesis?"
 COMPLETION = {
@@ -159,11 +159,13 @@ def test_smollm2_prints_nothing_and_closes():
 
 
 @pytest.mark.models
-def test_smollm2_fingerprint_follows_the_sampling(smollm2):
-    warm = load_generator("smollm2", n_ctx=256, threads=2, temperature=0.5)
-    cold = load_generator("smollm2", n_ctx=256, threads=2)
-    warm.close(), cold.close()
-    assert cold.fingerprint == smollm2.fingerprint != warm.fingerprint and len(cold.fingerprint) == 16
+def test_smollm2_fingerprint_follows_the_sampling_and_the_threads(smollm2):
+    warm = load_generator("smollm2", n_ctx=256, threads=1, temperature=0.5)
+    cold = load_generator("smollm2", n_ctx=256, threads=1)
+    wide = load_generator("smollm2", n_ctx=256, threads=2)
+    warm.close(), cold.close(), wide.close()
+    assert cold.fingerprint == smollm2.fingerprint and len(cold.fingerprint) == 16
+    assert len({cold.fingerprint, warm.fingerprint, wide.fingerprint}) == 3
 
 
 # ------------------------------------------- the client against a real endpoint
@@ -379,10 +381,17 @@ def test_a_closed_client_says_so():
     ("options", "message"),
     [
         ({"base_url": "localhost:8000"}, "base_url must be like"),
-        ({"base_url": 3}, "base_url must be like"),
+        ({"base_url": 3}, "generator 'openai': base_url must be a string, got 3"),
+        ({"base_url": "http://host:port/"}, "base_url must be like .*, got 'http://host:port/'"),
+        ({"base_url": "http://host:99999/v1"}, "base_url must be like"),
+        ({"base_url": "http://host/\ud800"}, "base_url must be like"),
         ({"base_url": "http://me:secret@host/v1"}, "must not hold a user or password"),
+        ({"base_url": "ftp://me:secret@host/v1"}, "must not hold a user or password"),
+        ({"base_url": "http://me:secret@host:port/v1"}, "must not hold a user or password"),
         ({"model": ""}, "model must name"),
         ({"timeout": 0}, "timeout"),
+        ({"timeout": float("inf")}, "timeout must be a finite number of seconds above 0, got inf"),
+        ({"timeout": "soon"}, "generator 'openai': timeout must be a number, got 'soon'"),
         ({"temperature": -1}, "temperature"),
         ({"context_length": 0}, "context_length"),
         ({"retries": -1}, "retries"),
@@ -394,7 +403,7 @@ def test_a_closed_client_says_so():
 def test_unusable_options(options, message):
     with pytest.raises(InputError, match=message) as error:
         load_generator("openai", **{"base_url": "http://localhost/v1", "model": "m", **options})
-    assert "secret" not in str(error.value)
+    assert "secret" not in str(error.value) and "\n" not in str(error.value)
 
 
 def test_fingerprint_follows_what_changes_answers():
@@ -412,7 +421,7 @@ def test_fingerprint_follows_what_changes_answers():
 @pytest.fixture
 def slept(monkeypatch):
     seconds: list[float] = []
-    monkeypatch.setattr("corag_search.generators.retry.time.sleep", seconds.append)
+    monkeypatch.setattr("corag_search.retry.time.sleep", seconds.append)
     return seconds
 
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,7 @@ def test_budget_reranker_candidates_and_settings_are_overridable_per_call(corag:
     assert corag.search(QUESTION, reranker="wordllama").reranker == "wordllama"
     assert corag.search(QUESTION, reranker=RandomScores(1)).reranker == "random 1"
     assert len(corag.search(QUESTION, candidates=2).candidates) == 2
+    assert len(corag.search(QUESTION, candidates=np.int64(2)).candidates) == 2  # type: ignore[arg-type]
     given = corag.store.chunks[-2:]
     selected = corag.search(QUESTION, candidates=given)
     assert selected.candidates == given
@@ -133,17 +136,36 @@ def test_async_does_not_block_the_event_loop(corag: Corag) -> None:
     assert ticks > 10
 
 
+QUESTIONS = [QUESTION, "How long is the Suez Canal?", "What closes the pores of leaves?"]
+CALLS = list(product(QUESTIONS, [30, 45, 60], ["bm25", "maxsim", "wordllama"]))
+
+
 def test_threads_share_it(corag: Corag) -> None:
-    questions = [QUESTION, "How long is the Suez Canal?", "What closes the pores of leaves?"] * 4
-    expected = [(s.order, s.value) for s in map(corag.search, questions)]
+    """Each with a budget of its own, while rerankers are loaded by whoever comes first."""
+
+    def work(corag: Corag, question: str, budget: int, reranker: str) -> tuple:
+        selected = corag.search(question, budget=budget, reranker=reranker)
+        assert (selected.config.budget, selected.reranker, selected.query) == (budget, reranker, question)
+        return selected.order, selected.cost, pytest.approx(selected.objective)  # λ·cost/B is in it
+
+    expected = [work(corag, *call) for call in CALLS]
+    assert len(set(map(str, expected))) == len(CALLS)
     fresh = Corag(corag.store, corag.embedder, corag.config)
-
-    def work(question: str) -> tuple:
-        selected = fresh.search(question)
-        return selected.order, selected.value
-
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, questions)) == expected
+        assert list(pool.map(partial(work, fresh), *zip(*CALLS, strict=True))) == expected
+    assert corag.config.search.budget == 60
+
+
+def test_threads_share_its_generator(corag: Corag) -> None:
+    def work(corag: Corag, question: str, budget: int, reranker: str) -> tuple:
+        answer = corag.answer(question, budget=budget, reranker=reranker)
+        return answer.text, answer.prompt, answer.config.budget, answer.answer_tokens
+
+    calls = [*CALLS[::5], CALLS[0]]
+    expected = [work(corag, *call) for call in calls]
+    fresh = Corag(corag.store, corag.embedder, corag.config, generator=corag.generator)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(partial(work, fresh), *zip(*calls, strict=True))) == expected
 
 
 class FixedAgent:
@@ -192,7 +214,11 @@ def test_parts_that_do_not_belong_together_are_refused(corag: Corag) -> None:
         ({"budget": 0}, "budget must be a whole number of tokens, at least 1, got 0"),
         ({"budget": 1}, r"at least the smallest candidate's cost \(\d+ tokens\), got 1"),
         ({"reranker": "nope"}, "unknown reranker 'nope'"),
-        ({"candidates": 0}, "candidates must be at least 1, got 0"),
+        ({"candidates": 0}, "candidates must be a whole number, at least 1, got 0; or give the chunks themselves"),
+        ({"candidates": "ten"}, "candidates must be a whole number, at least 1, got 'ten'"),
+        ({"candidates": 2.5}, r"candidates must be a whole number, at least 1, got 2\.5"),
+        ({"candidates": True}, "candidates must be a whole number, at least 1, got True"),
+        ({"candidates": ["a"]}, "candidates must be chunks .*, got 'a' among them"),
         ({"candidates": []}, "no candidates to choose from"),
         ({"serch": 1}, "unknown setting 'serch'; allowed are candidates, reranker, iterations"),
     ],
@@ -225,6 +251,8 @@ def test_from_config(corag: Corag, tmp_path: Path) -> None:
     loaded = Corag.from_config(file)
     selected = loaded.search(QUESTION)
     assert (selected.reranker, len(selected.candidates), selected.config.budget) == ("maxsim", 4, 50)
+    same = {"store": tmp_path / "store", "candidates": 4, "reranker": "maxsim", "search": {"budget": 50}}
+    assert Corag.from_config(same).search(QUESTION).order == selected.order
 
 
 @pytest.mark.parametrize(

@@ -391,6 +391,10 @@ def test_combinations_above_the_rerankers_limit_are_not_made() -> None:
         ([-0.5, 0.1], r"scored -0\.5; scores must lie in \[0, 1\]"),
         ([0.1], r"returned scores of shape \[1\] for 2 combinations"),
         ([[0.1, 0.2]], r"returned scores of shape \[1, 2\] for 2 combinations"),
+        (["high", "low"], r"^reranker '<lambda>' returned \['high', 'low'\] for 2 .* one number each, shape \[2\]$"),
+        (["0.1", "0.2"], r"returned \['0\.1', '0\.2'\] for 2 combinations; it must return one number each"),
+        ([[0.1], [0.1, 0.2]], r"returned \[\[0\.1\], \[0\.1, 0\.2\]\] for 2 combinations"),
+        ([{}, "x" * 200], r"returned \[\{\}, 'x+\.\.\. for 2 combinations"),
     ],
 )
 def test_unusable_scores_are_refused(scores: list, message: str) -> None:
@@ -406,6 +410,13 @@ def test_unusable_scores_are_refused(scores: list, message: str) -> None:
         ("q", [], 5, r"no candidates to choose from"),
         ("q", chunks_of(a=37, b=40), 20, r"at least the smallest candidate's cost \(37 tokens\), got 20"),
         ("q", [*chunks_of(a=1), *chunks_of(a=1)], 5, r"candidate 'a' is given twice"),
+        ("q", ["a text"], 5, r"candidates must be chunks \(corag_search\.Chunk\), got 'a text' among them"),
+        (
+            "a \ud83d b",
+            chunks_of(a=1),
+            5,
+            r"encoded as UTF-8, got half a surrogate pair at character 2 of 'a \\ud83d b'",
+        ),
     ],
 )
 def test_unusable_searches_are_refused(query: str, chunks: list[Chunk], budget: int, message: str) -> None:
@@ -432,6 +443,19 @@ def test_unusable_settings_are_refused(settings: dict, message: str) -> None:
         SearchConfig(**settings)
 
 
+def test_counts_of_numpy_are_python_counts() -> None:
+    chunk = Chunk("a", "text", np.int64(3))  # type: ignore[arg-type]
+    config = SearchConfig(iterations=np.int64(4), budget=np.int32(9), max_chunks=np.uint8(2))  # type: ignore[arg-type]
+    assert (chunk, config) == (Chunk("a", "text", 3), SearchConfig(iterations=4, budget=9, max_chunks=2))
+    assert {type(n) for n in (chunk.cost, config.iterations, config.budget, config.max_chunks)} == {int}
+
+
+@pytest.mark.parametrize("config", [{"budget": 5}, {}, 5, [{"budget": 5}]])
+def test_settings_that_are_no_search_config_are_refused(config: object) -> None:
+    with pytest.raises(InputError, match=r"config must be a SearchConfig, such as .*, got"):
+        search_policy_tree("q", chunks_of(a=1), Scripted({}, default=0.1), config)  # type: ignore[arg-type]
+
+
 def test_unusable_rerankers_are_refused() -> None:
     with pytest.raises(InputError, match=r"got 'bm25'; names are loaded with load_reranker"):
         search_policy_tree("q", chunks_of(a=1), "bm25", SearchConfig(budget=5))  # type: ignore[arg-type]
@@ -439,7 +463,7 @@ def test_unusable_rerankers_are_refused() -> None:
         search_policy_trees(["q"], [chunks_of(a=1)], Scripted({}, default=0.1), [SearchConfig()] * 3)
 
 
-@pytest.mark.parametrize("cost", [0, -1, 1.5, True])
+@pytest.mark.parametrize("cost", [0, -1, 1.5, True, None, math.nan, math.inf, "3", [3]])
 def test_a_chunk_costs_at_least_one_whole_token(cost: object) -> None:
     with pytest.raises(InputError, match=r"chunk 'a': cost must be a whole number of tokens, at least 1"):
         Chunk("a", "text", cost)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def minilm():
 
 
 def test_names_and_options():
-    assert list_rerankers()[:4] == ["bm25", "cosine", "maxsim", "wordllama"] and len(list_rerankers()) == 10
+    assert list_rerankers()[:4] == ["bm25", "cosine", "maxsim", "wordllama"] and len(list_rerankers()) == 11
     with pytest.raises(InputError, match="unknown reranker 'bm52'; there are: bm25, cosine"):
         load_reranker("bm52")
     with pytest.raises(InputError, match="no option 'K1'; it has: k1, b"):

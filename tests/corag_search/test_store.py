@@ -41,6 +41,7 @@ def test_nearest_are_those_of_the_matrix_product(store: VectorStore) -> None:
     np.testing.assert_allclose(similarity, np.take_along_axis(queries @ vectors.T, expected, 1), atol=1e-6)
     assert store.search(queries[0], 3) == [CHUNKS_GIVEN[i] for i in expected[0, :3]]
     assert len(store.search(queries[0], 500)) == 30
+    assert store.search(queries[0], np.int64(3)) == store.search(queries[0], 3)
     np.testing.assert_allclose(store.embeddings([4, 2]), vectors[[4, 2]])
 
 
@@ -99,8 +100,9 @@ def test_unusable_queries_and_chunks(store: VectorStore) -> None:
         InputError, match=r"holds vectors of 16 dimensions \(hash\), got a query embedding of shape \[8\]"
     ):
         store.search(np.zeros(8, np.float32), 3)
-    with pytest.raises(InputError, match="candidates must be at least 1, got 0"):
-        store.search(np.zeros(16, np.float32), 0)
+    for count in (0, 2.5, "ten", True, None):
+        with pytest.raises(InputError, match=f"candidates must be a whole number, at least 1, got {count!r}"):
+            store.search(np.zeros(16, np.float32), count)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="corpus is empty"):
         VectorStore.build([], HashEmbedder())
     with pytest.raises(InputError, match="two chunks have the same id"):

@@ -74,8 +74,23 @@ def test_either_text_decides_the_tokenizer():
     # A Chinese reference with an English answer: 中 文 is not lost, so ROUGE-1 is not 1.
     assert rouge_scores("中文中文 ok", "ok").rouge1 == pytest.approx(2 * (1 / 5) / (6 / 5))
     assert rouge_scores("ok", "中文中文 ok").rouge1 == pytest.approx(2 * (1 / 5) / (6 / 5))
-    # Mostly Latin: the library decides, and drops the rest.
-    assert rouge_scores("glucose 糖", "glucose").rouge1 == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "expected"),
+    [
+        # nadph is 1 of 3 and 1 of 3 words, and no pair is shared.
+        ("NADPH增加", "NADPH减少", (1 / 3, 0, 1 / 3)),
+        ("glucose 糖", "glucose", (2 / 3, 0, 2 / 3)),
+        ("glucose", "glucose ｶﾞ", (2 / 3, 0, 2 / 3)),  # kana of half width
+        # 1 of 4 and 1 of 1: 2 · ¼ / (5/4).
+        ("photosynthesis ไทย", "photosynthesis", (0.4, 0, 0.4)),
+    ],
+)
+def test_a_letter_of_a_script_without_spaces_counts_among_many_latin_ones(reference, answer, expected):
+    assert library(reference, answer)[0] == 1
+    assert rouge_scores(reference, answer) == pytest.approx(expected)
+    assert rouge_scores(answer, reference) == pytest.approx(expected)
 
 
 @settings(max_examples=200, deadline=None)

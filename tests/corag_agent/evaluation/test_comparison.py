@@ -7,11 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE, compare
+from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE, agent_index, compare
 from corag_agent.evaluation.text_table import text_table
+from corag_agent.metrics import FollowedScore
 from corag_search import InputError
-from corag_search.agent import Prediction
+from corag_search.agent import SETTINGS, ConfigurationAgent, Prediction, expected_shapes
+from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import separable_table
 
@@ -61,6 +64,44 @@ def test_every_method_is_what_the_table_says() -> None:
     followed = frame.loc[[(i, "beta", 2.4, 0.0, 10) for i in ids]]  # 2.0 → 2.4, 0.02 → 0, 9 → 10
     np.testing.assert_array_equal(found[AGENT, ""].rouge, followed["rougeL"])
     np.testing.assert_array_equal(found[AGENT, ""].tokens, followed["prompt_tokens"])
+
+
+def agent_that_says(table: LabelTable, reranker: int, settings: np.ndarray) -> ConfigurationAgent:
+    """An agent whose heads give `settings` `[3]`, scaled, and the reranker of that index, whatever the query."""
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in expected_shapes([8, 2], 3).items()}
+    tensors["reranker_head.bias"][reranker] = 1.0
+    tensors["settings_head.bias"][:] = settings
+    ranges = {name: list(bounds) for name, bounds in table.grid.ranges.items()}
+    config = {"rerankers": table.rerankers, "embedder": table.embedder, "ranges": ranges}
+    return ConfigurationAgent(tensors, {**config, "settings": list(SETTINGS), "layers": [8, 2]})
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        LabelGrid(),
+        LabelGrid(exploration=(0.1, 0.7), cost_coefficient=(0.0, 0.1, 0.2, 0.3), iterations=(5, 9, 25)),
+        LabelGrid(exploration=(2.4,), cost_coefficient=(0.1, 0.25), iterations=(1, 3, 4, 8)),
+    ],
+    ids=["default", "even gaps", "single value"],
+)
+def test_the_metric_looks_up_what_the_comparison_does(grid: LabelGrid) -> None:
+    table = separable_table(questions=3, grid=grid)
+    cells = np.arange(3 * len(grid)).reshape(1, 3, *grid.shape)  # each place tells where it is
+    rng = np.random.default_rng(0)
+    count = 2000
+    settings = rng.uniform(-0.2, 1.2, (count, 3)).astype(np.float32)
+    settings[: count // 2] = rng.integers(0, 81, (count // 2, 3)) / 80  # grid values and the middles between them
+    rerankers = rng.integers(0, 3, count)
+    pairs = zip(rerankers, settings, strict=True)
+    predictions = [agent_that_says(table, index, scaled).predict(np.zeros(8)) for index, scaled in pairs]
+    _, *compared = agent_index(table, predictions)
+    outcomes = torch.from_numpy(np.repeat(cells, count, axis=0))
+    followed = FollowedScore(grid.to_dict()).follow(torch.from_numpy(rerankers), torch.from_numpy(settings), outcomes)
+    np.testing.assert_array_equal(followed, cells[0][tuple(compared)])
+    snapped = [[grid.snap(name, getattr(p, name)) for name in ("exploration", "iterations")] for p in predictions]
+    found = [[grid.exploration[e], grid.iterations[i]] for e, i in zip(compared[1], compared[3], strict=True)]
+    assert found == snapped
 
 
 def test_oracles_take_the_best_and_among_equals_the_cheapest() -> None:

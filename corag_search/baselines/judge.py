@@ -1,17 +1,15 @@
-"""Other ways of choosing chunks, to measure the policy tree against. All return a `SearchResult`."""
+"""Scores and objectives of one query's combinations, shared by the baselines that ask a reranker."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import warnings
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
-from corag_search.errors import InputError
 from corag_search.policy_tree.final_rule import tie_key
 from corag_search.policy_tree.problem import check_search, token_lengths
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
@@ -21,119 +19,14 @@ from corag_search.rerankers.base import as_reranker
 from corag_search.result import SearchResult
 
 
-def naive_rag(
-    query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None = None
-) -> SearchResult:
-    """Rank the chunks by their score alone and fill the budget greedily, best first.
+class Judge:
+    """Scores a query's combinations, each once, and compares their objectives.
 
-    A chunk that does not fit is passed over. `max_chunks` does not apply: only the budget stops it
-    (arXiv:2411.00744, section 7: NaiveRAG).
-
-    Raises:
-        InputError: As `search_policy_tree`.
-    """
-    judge = _Judge(query, candidates, reranker, config)
-    return judge.result(judge.filled(judge.config.budget))
-
-
-def naive_matched(
-    query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None = None, *, tokens: int
-) -> SearchResult:
-    """`naive_rag` cut to a number of tokens, such as another method spent: the same price, without the search.
-
-    Args:
-        query: The question.
-        candidates: Retrieved chunks, best first.
-        reranker: As for `search_policy_tree`.
-        config: Settings; objectives keep their price relative to its budget.
-        tokens: At least the smallest candidate's cost, at most the budget.
-
-    Raises:
-        InputError: As `search_policy_tree`.
-    """
-    judge = _Judge(query, candidates, reranker, config)
-    cheapest = min(chunk.cost for chunk in candidates)
-    if cheapest > tokens:
-        raise InputError(f"tokens must be at least the smallest candidate's cost ({cheapest} tokens), got {tokens}")
-    return judge.result(judge.filled(min(tokens, judge.config.budget)))
-
-
-def best_single(
-    query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None = None
-) -> SearchResult:
-    """The one chunk of the greatest objective.
-
-    Raises:
-        InputError: As `search_policy_tree`.
-    """
-    judge = _Judge(query, candidates, reranker, config)
-    return judge.result(judge.best(judge.affordable_singles()))
-
-
-def greedy_climb(
-    query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None = None
-) -> SearchResult:
-    """Append the chunk that raises the objective most, until none does.
-
-    Raises:
-        InputError: As `search_policy_tree`.
-    """
-    judge = _Judge(query, candidates, reranker, config)
-    climbed = judge.best(judge.affordable_singles())
-    while children := judge.children(climbed):
-        best = judge.best(children)
-        if judge.objective(best) <= judge.objective(climbed):
-            break
-        climbed = best
-    return judge.result(climbed)
-
-
-def upper_bound(
-    query: str,
-    candidates: Sequence[Chunk],
-    reranker: AnyReranker,
-    config: SearchConfig | None = None,
-    *,
-    limit: int = 1_000_000,
-) -> SearchResult:
-    """The optimum: every affordable order (or set, when order is ignored) of up to `max_chunks` chunks is scored.
-
-    Args:
-        query: The question.
-        candidates: Retrieved chunks, best first.
-        reranker: As for `search_policy_tree`.
+    Attributes:
         config: Settings.
-        limit: Most combinations that may be scored.
-
-    Raises:
-        InputError: As `search_policy_tree`, or more combinations than the limit.
+        reranker: The judge of combinations.
+        candidates: Retrieved chunks, best first.
     """
-    judge = _Judge(query, candidates, reranker, config)
-    longest = min(judge.config.max_chunks or len(candidates), len(candidates))
-    count_of = math.perm if judge.reranker.order_sensitive else math.comb
-    most = sum(count_of(len(candidates), length) for length in range(1, longest + 1))
-    best: Order | None = None
-    counted = 0
-    level = judge.affordable_singles()
-    while level:
-        counted += len(level)
-        if counted > limit:
-            raise InputError(
-                f"upper_bound would score up to {most:,} combinations of {len(candidates)} candidates, more than "
-                f"the limit of {limit:,}; lower max_chunks ({longest}), the number of candidates or the budget, "
-                "or raise the limit"
-            )
-        found = judge.best(level)
-        if best is None or judge.preference(found) < judge.preference(best):
-            best = found
-        longer = (child for order in level for child in judge.children(order, distinct=True))
-        level = list(itertools.islice(longer, limit - counted + 1))
-    assert best is not None, "check_search leaves at least one affordable candidate"
-    return judge.result(best)
-
-
-class _Judge:
-    """Scores a query's combinations and compares their objectives."""
 
     def __init__(
         self, query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None
@@ -148,7 +41,7 @@ class _Judge:
     def cost(self, order: Order) -> int:
         return sum(self.candidates[i].cost for i in order)
 
-    def score(self, orders: Sequence[Order]) -> np.ndarray:
+    def score(self, orders: Sequence[Order]) -> NDArray[np.float64]:
         self._memo.ask(orders)
         score_pending([self._memo])
         return self._memo.of(orders)
@@ -162,12 +55,24 @@ class _Judge:
         return (-self.objective(order), *tie_key(self.cost(order), self.for_prompt(order)))
 
     def best(self, orders: Sequence[Order]) -> Order:
+        return self.ranked(orders, 1)[0]
+
+    def ranked(self, orders: Sequence[Order], count: int) -> list[Order]:
+        """The best of some orders (all of them scored in one batch), best first."""
         costs = np.array([self.cost(order) for order in orders])
         worth = self.score(orders) - self.config.cost_coefficient * costs / self.config.budget
-        return min((orders[i] for i in np.flatnonzero(worth == worth.max()).tolist()), key=self.preference)
+        least = -np.inf if count >= len(orders) else np.partition(worth, -count)[-count]
+        return sorted((orders[i] for i in np.flatnonzero(worth >= least).tolist()), key=self.preference)[:count]
 
     def affordable_singles(self) -> list[Order]:
         return [(i,) for i, chunk in enumerate(self.candidates) if chunk.cost <= self.config.budget]
+
+    def single_scores(self) -> NDArray[np.float64]:
+        """Score of each candidate alone, `[k]`; 0 for one that does not fit the budget and is not scored."""
+        scores = np.zeros(len(self.candidates))
+        singles = self.affordable_singles()
+        scores[[i for (i,) in singles]] = self.score(singles)
+        return scores
 
     def readable(self, order: Order) -> bool:
         """Whether the reranker reads all of a combination."""

@@ -11,7 +11,6 @@ from email.utils import parsedate_to_datetime
 from typing import ClassVar
 
 from corag_search.errors import InputError
-from corag_search.generators.base import GeneratorError
 from corag_search.registry import whole
 
 
@@ -50,24 +49,25 @@ class Attempt:
     policy: RetryPolicy
     number: int
 
-    def failed(self, error: GeneratorError, retry_after: str | None = None) -> None:
+    def failed(self, error: RuntimeError, retry_after: str | None = None) -> None:
         """Wait until the next attempt is due.
 
         Args:
-            error: What went wrong.
+            error: What went wrong; its class takes the message alone.
             retry_after: The header of that name, seconds or a date.
 
         Raises:
-            GeneratorError: This was the last attempt, or the endpoint asks to wait longer than allowed.
+            RuntimeError: Of the error's own class. This was the last attempt, or the endpoint asks to wait longer than
+                allowed.
         """
         if self.number == self.policy.retries:
-            raise GeneratorError(f"{error} (after {self.number + 1} attempts)") from error
+            raise type(error)(f"{error} (after {self.number + 1} attempts)") from error
         ceiling = min(self.policy.backoff * 2**self.number, self.policy.longest_wait)
         wait = random.uniform(ceiling / 2, ceiling)
         asked = _seconds(retry_after)
         if asked is not None:
             if asked > self.policy.longest_wait:
-                raise GeneratorError(
+                raise type(error)(
                     f"{error} (it asks to wait {asked:.0f} s, longer than longest_wait={self.policy.longest_wait:g} s)"
                 ) from error
             wait = max(wait, asked)
