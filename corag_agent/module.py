@@ -107,9 +107,9 @@ class ConfigurationAgentModule(LightningModule):
         """Losses and metrics of a batch of the test split."""
         self._evaluate(batch, "test")
 
-    def on_train_epoch_start(self) -> None:
-        """Forgets an epoch that was interrupted."""
-        self._sums.pop("train", None)
+    def setup(self, stage: str) -> None:
+        """Forgets what an interrupted run has left."""
+        self._sums.clear()
 
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's losses."""
@@ -155,7 +155,7 @@ class ConfigurationAgentModule(LightningModule):
 
     def _log_epoch(self, stage: str) -> None:
         """Once an epoch: logging a batch takes as long as training on it."""
-        sums = self.all_gather(self._sums.pop(stage)).reshape(-1, len(_LOSSES) + 1).sum(dim=0)  # over devices
+        sums = self.trainer.strategy.reduce(self._sums.pop(stage), reduce_op="sum")  # over devices
         means = sums[:-1] / sums[-1]
         self.log_dict({f"{stage}/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
         if stage in self.metrics:

@@ -13,6 +13,7 @@ from corag_search.generators.base import Generator
 from corag_search.tokenizers import Tokenizer
 
 PROMPT = "Write a summary of the following, including as many key details as possible: {context}:"
+SEPARATOR = "\n\n"  # between the chunks of a prompt
 CHAT_TEMPLATE_TOKENS = 64  # what a generator's own template may add
 
 Rows = NDArray[np.intp]
@@ -92,7 +93,7 @@ class Summariser:
         ]
 
     def _write(self, cluster: Sequence[Chunk]) -> str:
-        context = "\n\n".join(chunk.text.strip() for chunk in cluster)
+        context = SEPARATOR.join(chunk.text.strip() for chunk in cluster)
         text = self._generator.generate(self._prompt.replace("{context}", context), self._tokens).text.strip()
         ends = self._tokenizer.offsets(text)[:, 1]
         while len(ends) > self._tokens:  # a cut text may have a token more than its part of the whole

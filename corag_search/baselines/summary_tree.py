@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from corag_search.baselines.filling import fill_by_similarity
 from corag_search.baselines.soft_clusters import Rows, soft_clusters
-from corag_search.baselines.summaries import CHAT_TEMPLATE_TOKENS, PROMPT, Summariser, split_to_fit
+from corag_search.baselines.summaries import CHAT_TEMPLATE_TOKENS, PROMPT, SEPARATOR, Summariser, split_to_fit
 from corag_search.baselines.vectors import unit_rows
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
@@ -120,8 +120,8 @@ class RaptorTree:
         """
         config = config or RaptorConfig()
         _check_chunks(chunks)
-        limit = _prompt_room(config, generator, tokenizer)
-        if len(chunks) > 1 and (pair := sum(sorted(chunk.cost for chunk in chunks)[:2])) > limit:
+        limit, between = _prompt_room(config, generator, tokenizer), tokenizer.count([SEPARATOR])[0]
+        if len(chunks) > 1 and (pair := sum(sorted(chunk.cost for chunk in chunks)[:2]) + 2 * between) > limit:
             raise InputError(
                 f"a summary's prompt has room for {limit} tokens of chunks, the two smallest have {pair}; raise "
                 "cluster_tokens or the generator's context, or cut smaller chunks"
@@ -139,7 +139,8 @@ class RaptorTree:
         layer, layer_vectors = np.arange(len(nodes)), vectors[0]
         empty = 0
         for level in range(1, config.max_layers + 1):
-            clusters = _layer(layer_vectors, np.array([nodes[i].cost for i in layer.tolist()]), limit, config)
+            costs = np.array([nodes[i].cost for i in layer.tolist()]) + between
+            clusters = _layer(layer_vectors, costs, limit, config)
             if clusters is None:
                 break
             grouped = [layer[rows] for rows in clusters if len(rows) > 1]
