@@ -63,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _fail(command, f"{error.filename}: {error.strerror}; check the path and its permissions")
+    except UnicodeDecodeError as error:
+        return _fail(command, f"a file that was given is not UTF-8 text (byte {error.start}); save it as UTF-8")
     except KeyboardInterrupt:
         return _fail(command, "interrupted; the same command goes on where it can") and 130
 

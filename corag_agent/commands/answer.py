@@ -7,9 +7,8 @@ from collections.abc import Set
 
 from jsonargparse import ArgumentParser
 
-from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, overrides, pipeline_of
-from corag_agent.commands.queries import add_queries, queries_of
+from corag_agent.commands.parser import add_pipeline
+from corag_agent.commands.queries import add_queries, ask_each
 from corag_agent.commands.search import describe, selected_as_dict
 from corag_search.pipeline import Answer
 
@@ -23,16 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    from corag_search.pipeline import Corag
-
-    queries = queries_of(arguments)
-    corag = Corag.from_config(pipeline_of(arguments))
-    for query in queries:
-        answer = corag.answer(query, **overrides(arguments, named))
-        if arguments.json:
-            print_json(answer_as_dict(answer))
-        else:
-            print_out(f"{query}\n{describe_answer(answer)}")
+    ask_each(arguments, named, "answer", describe_answer, answer_as_dict)
 
 
 def describe_answer(answer: Answer) -> str:

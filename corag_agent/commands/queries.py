@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Set
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from corag_agent.commands.parser import add_json
+from corag_agent.cli import print_json, print_out
+from corag_agent.commands.parser import add_json, overrides, pipeline_of
 from corag_search.errors import InputError
 from corag_search.policy_tree.problem import check_query
 
@@ -38,3 +41,31 @@ def queries_of(arguments: argparse.Namespace) -> list[str]:
     if not queries:
         raise InputError(f"{arguments.queries} has no question; write one on each line")
     return queries
+
+
+def ask_each(
+    arguments: argparse.Namespace,
+    named: Set[str],
+    method: str,
+    describe: Callable[[Any], str],
+    as_dict: Callable[[Any], dict[str, Any]],
+) -> None:
+    """Put each question to `Corag.search` or `Corag.answer` and print what comes back.
+
+    Args:
+        arguments: Of the command.
+        named: Options that stand on the command line itself.
+        method: `search` or `answer`.
+        describe: The outcome for people.
+        as_dict: The outcome for programs.
+    """
+    from corag_search.pipeline import Corag
+
+    queries = queries_of(arguments)
+    ask = getattr(Corag.from_config(pipeline_of(arguments)), method)
+    for query in queries:
+        outcome = ask(query, **overrides(arguments, named))
+        if arguments.json:
+            print_json(as_dict(outcome))
+        else:
+            print_out(f"{query}\n{describe(outcome)}")

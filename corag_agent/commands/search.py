@@ -7,9 +7,8 @@ from collections.abc import Set
 
 from jsonargparse import ArgumentParser
 
-from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_pipeline, overrides, pipeline_of
-from corag_agent.commands.queries import add_queries, queries_of
+from corag_agent.commands.parser import add_pipeline
+from corag_agent.commands.queries import add_queries, ask_each
 from corag_search.pipeline import Selected
 
 EXAMPLE = """  corag search --store runs/store --query "How tall is the Eiffel Tower and who built it?"
@@ -22,16 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    from corag_search.pipeline import Corag
-
-    queries = queries_of(arguments)
-    corag = Corag.from_config(pipeline_of(arguments))
-    for query in queries:
-        selected = corag.search(query, **overrides(arguments, named))
-        if arguments.json:
-            print_json(selected_as_dict(selected))
-        else:
-            print_out(f"{query}\n{describe(selected)}")
+    ask_each(arguments, named, "search", describe, selected_as_dict)
 
 
 def describe(selected: Selected) -> str:

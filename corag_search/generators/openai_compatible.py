@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from corag_search.endpoint import check_address, check_key_variable, error_detail, error_reason, usable_key
 from corag_search.errors import InputError
 from corag_search.generators.base import Generation, GeneratorError
 from corag_search.packaged import fingerprint
@@ -64,11 +64,11 @@ class OpenAICompatibleGenerator:
         Raises:
             InputError: An unusable value, or `api_key_env` names a variable that is not set.
         """
-        _check_address(base_url)
+        check_address(base_url, "http://localhost:8000/v1")
         if not model:
             raise InputError(f"model must name a model of the endpoint, got {model!r}")
-        if api_key_env != DEFAULT_KEY and not os.environ.get(api_key_env):
-            raise InputError(f"environment variable {api_key_env!r} (api_key_env) is not set; set it to the key")
+        if api_key_env != DEFAULT_KEY:
+            check_key_variable(api_key_env)
         if not 0 < timeout < float("inf"):
             raise InputError(f"timeout must be a finite number of seconds above 0, got {timeout!r}")
         if not 0 <= temperature < float("inf"):
@@ -133,7 +133,7 @@ class OpenAICompatibleGenerator:
                         if content := (choice.get("delta") or {}).get("content"):
                             yield content
             except httpx.HTTPError as error:
-                raise self._error(f"broke off the stream: {_reason(error)}") from error
+                raise self._error(f"broke off the stream: {error_reason(error)}") from error
             if not finished:
                 raise self._error("ended the stream in the middle of the answer; ask again")
 
@@ -150,7 +150,7 @@ class OpenAICompatibleGenerator:
         """The response of status 200, its content not read yet if it streams; retries until there is one."""
         if self._client.is_closed:
             raise GeneratorError(f"{self!r} was closed; load it again")
-        key = os.environ.get(self._key_variable)
+        key = usable_key(self._key_variable)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         content = json.dumps(body).encode()
         for attempt in self._retry.attempts():
@@ -158,7 +158,7 @@ class OpenAICompatibleGenerator:
                 request = self._client.build_request("POST", self._url, content=content, headers=headers)
                 response = self._client.send(request, stream=bool(body.get("stream")))
             except (httpx.TransportError, httpx.DecodingError) as error:
-                attempt.failed(self._error(f"cannot be reached or broke off: {_reason(error)}; is the server up?"))
+                attempt.failed(self._error(f"cannot be reached or broke off: {error_reason(error)}; is the server up?"))
                 continue
             try:
                 if response.status_code == httpx.codes.OK:
@@ -175,7 +175,7 @@ class OpenAICompatibleGenerator:
     def _refusal(self, response: httpx.Response, key: str | None) -> GeneratorError:
         """The error for a status other than 200."""
         try:
-            detail = _detail(response.read().decode("utf-8", "replace"))
+            detail = error_detail(response.read().decode("utf-8", "replace"))
         except httpx.HTTPError:
             detail = ""
         if key:
@@ -200,7 +200,7 @@ class OpenAICompatibleGenerator:
         if not isinstance(answer, dict):
             raise self._error(f"answered a JSON {type(answer).__name__}, not a completion; check base_url")
         if answer.get("error"):
-            raise self._error(f"failed: {_detail(json.dumps(answer))}")
+            raise self._error(f"failed: {error_detail(json.dumps(answer))}")
         return answer
 
     def _field(self, answer: Mapping[str, Any], name: str) -> str:
@@ -217,37 +217,3 @@ class OpenAICompatibleGenerator:
 
     def _error(self, what: str) -> GeneratorError:
         return GeneratorError(f"{self._url} {what}")
-
-
-def _check_address(base_url: str) -> None:
-    """Refuse what no request can be sent to.
-
-    Raises:
-        InputError: No address of HTTP, or one that holds a password, which the message leaves out.
-    """
-    try:
-        address = httpx.URL(base_url)
-    except (httpx.InvalidURL, UnicodeError):
-        address = httpx.URL()
-    if address.userinfo or (not address.host and "@" in base_url):
-        raise InputError("base_url must not hold a user or password; put the key in an environment variable")
-    possible = address.scheme in ("http", "https") and address.host and 0 < (address.port or 80) < 1 << 16
-    if not possible:
-        raise InputError(f"base_url must be like 'http://localhost:8000/v1', got {base_url!r}")
-
-
-def _detail(text: str) -> str:
-    """The message of an error body in one line, at most 200 characters; nothing for a page."""
-    if text.lstrip().startswith("<"):
-        return ""
-    try:
-        body = json.loads(text)
-        error = body.get("error", body.get("detail", body.get("message", text)))
-        text = str(error.get("message", error) if isinstance(error, dict) else error)
-    except (ValueError, AttributeError):
-        pass
-    return " ".join(text.split())[:200]
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
