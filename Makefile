@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP) ## corpus → index → label → train → export → answer, on embedded models
-	$(BIN)/corag demo --out runs/demo
+	OMP_NUM_THREADS=2 $(BIN)/corag demo --out runs/demo
 
 test: lint ## lint and all tests
 	$(BIN)/python -m pytest
