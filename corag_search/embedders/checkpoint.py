@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import ERROR, getLogger
 from pathlib import Path
 
 from corag_search.errors import InputError
@@ -24,12 +25,16 @@ def quiet_loading() -> Iterator[None]:
     with LOADING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+        hub = getLogger("huggingface_hub")  # tells of each retry; what comes of them is raised
+        hub_level = hub.level
         logging.disable_progress_bar()
         logging.set_verbosity_error()
+        hub.setLevel(ERROR)
         try:
             yield
         finally:
             logging.set_verbosity(verbosity)
+            hub.setLevel(hub_level)
             if bars:
                 logging.enable_progress_bar()
 

@@ -57,6 +57,8 @@ class SmolLM2Generator:
         settings.warmup, settings.verbosity, settings.cache_ram_mib = False, 0, 0
         self._server: Any = library.Server(settings)
         self._lock = threading.Lock()
+        # The engine's loop starts in a thread of its own; an engine dropped before that hangs in its destructor.
+        self._call(self._request("a", 1))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -455,3 +455,10 @@ def test_retry_after_of_a_server_is_honoured(slept):
     with serving(Reply(429, headers={"Retry-After": "2"}), Reply()) as (url, _):
         assert connect(url).generate("Hi", 9).text == "Light."
     assert slept == [2]
+
+
+def test_a_generator_dropped_at_once_does_not_hang():
+    """xllamacpp's engine waits for ever in its destructor when its loop has not started yet."""
+    code = "from corag_search import load_generator\nfor _ in range(12): load_generator('smollm2', threads=1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=100, check=False)
+    assert done.returncode == 0
