@@ -12,7 +12,9 @@ from corag_search.errors import InputError
 from corag_search.registry import whole
 from corag_search.tokenizers import Tokenizer
 
-SMALLEST_CHUNK = 4  # tokens; a code point has four bytes at most, hence four tokens of a byte-level tokenizer
+# Tokens. A code point has four bytes at most, and a token may join its first byte to what stands before it, so that the
+# two cannot be cut apart: with 8 every piece that cannot be cut fits.
+SMALLEST_CHUNK = 8
 
 
 class DocumentLike(Protocol):
@@ -36,7 +38,7 @@ def chunk_documents(documents: Iterable[DocumentLike], tokenizer: Tokenizer, siz
     Args:
         documents: Anything with `id` and `text`.
         tokenizer: Cuts and counts (METHOD §1: one tokenizer for everything in a run).
-        size: Tokens, at least 4.
+        size: Tokens, at least 8.
 
     Returns:
         Chunks with ids `document:number`, in document order.

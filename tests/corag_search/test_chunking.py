@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corag_search import InputError, chunk_documents, load_tokenizer
@@ -66,6 +66,7 @@ def test_all_but_the_last_are_as_long_as_asked_and_the_short_one_is_kept() -> No
 
 
 @given(st.text(max_size=300), st.integers(SMALLEST_CHUNK, 40))
+@example("\U00040000:\x08", 8)
 @settings(max_examples=150, deadline=None)
 def test_any_text(text: str, size: int) -> None:
     tokenizer = load_tokenizer("smollm2")
@@ -98,7 +99,7 @@ def test_document_facts_go_into_the_metadata() -> None:
 def test_unusable_input() -> None:
     tokenizer = load_tokenizer("minilm")
     for size in (3, 4.0, "many", None):
-        with pytest.raises(InputError, match=f"chunk_size must be a whole number of tokens, at least 4, got {size!r}"):
+        with pytest.raises(InputError, match=f"chunk_size must be a whole number of tokens, at least 8, got {size!r}"):
             chunk_documents([Text("d", "text")], tokenizer, size)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the corpus is empty"):
         chunk_documents([Text("d", " \n ")], tokenizer, 96)

@@ -31,8 +31,8 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
     ({"embedder": 5}, "embedder must have a name, such as {name: minilm}, got 5"),
     ({"embedder": None}, "embedder must have a name, such as {name: minilm}, got None"),
     ({"generator": {"name": 5}}, "generator must have a name, such as {name: smollm2}, got {'name': 5}"),
-    ({"chunk_size": "many"}, "chunk_size must be a whole number of tokens, at least 4, got 'many'"),
-    ({"chunk_size": 3}, "chunk_size must be a whole number of tokens, at least 4, got 3"),
+    ({"chunk_size": "many"}, "chunk_size must be a whole number of tokens, at least 8, got 'many'"),
+    ({"chunk_size": 3}, "chunk_size must be a whole number of tokens, at least 8, got 3"),
     ({"candidates": 2.5}, "candidates must be a whole number, at least 1, got 2.5"),
     ({"max_answer_tokens": None}, "max_answer_tokens must be a whole number, at least 1, got None"),
 ]
