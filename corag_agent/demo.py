@@ -101,7 +101,8 @@ def agreement(labelled: LabelTable, shipped_labels: LabelTable) -> str:
     mine = labelled.scores
     equal_order = np.array([np.array_equal(a, b) for a, b in zip(mine["order"], theirs["order"], strict=True)])
     equal = equal_order & np.isclose(mine["value"], theirs["value"], atol=2e-6) & (mine["rougeL"] == theirs["rougeL"])
-    same_label = sum(_best_labels(labelled)[name] == _best_labels(shipped_labels)[name] for name in ids)
+    labels_made, labels_shipped = _best_labels(labelled), _best_labels(shipped_labels)
+    same_label = sum(labels_made[name] == labels_shipped[name] for name in ids)
     text = (
         f"{int(equal.sum()):,} of {len(mine):,} rows equal the shipped table's; "
         f"{same_label} of {len(ids)} questions have the same label"
@@ -173,12 +174,12 @@ def _comparison_table(
 
 @contextmanager
 def _stage(number: int, name: str, stages: dict[str, float]) -> Iterator[None]:
-    print_heading = f"{number}  {name}"
-    _say(f"\n{print_heading}")
+    _say(f"\n{number}  {name}")
     start = time.perf_counter()
     yield
-    stages[name.split()[0]] = time.perf_counter() - start
-    _say(f"   {stages[name.split()[0]]:.1f} s")
+    spent = time.perf_counter() - start
+    stages[name.split()[0]] = spent
+    _say(f"   {spent:.1f} s")
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.agent import SETTINGS, ConfigurationAgent, Prediction
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.embedders import load_embedder
@@ -192,8 +192,7 @@ class Corag:
         if self.agent is not None:
             with _timed(timings, "agent"):
                 prediction = self.agent.predict(embedding)
-            predicted = {n: getattr(prediction, n) for n in ("iterations", "exploration", "cost_coefficient")}
-            config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
+            config = replace(config, **{n: getattr(prediction, n) for n in SETTINGS if n not in settings})
         if given is None:
             with _timed(timings, "retrieve"):
                 given = tuple(self.store.search(embedding, count))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,11 +177,7 @@ class VectorStore:
             manifest = {
                 "format": STORE.name,
                 "format_version": FORMAT_VERSION,
-                "embedder": {
-                    "name": self.embedder.name,
-                    "dimension": self.embedder.dimension,
-                    "fingerprint": self.embedder.fingerprint,
-                },
+                "embedder": asdict(self.embedder),
                 "tokenizer": self.tokenizer,
                 "chunk_size": self.chunk_size,
                 "count": len(self),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from corag_search.generators.base import Generator
 from corag_search.pipeline import check_context
 from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree import search_policy_trees
+from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.scores import SharedScores
 from corag_search.rerankers.base import Reranker
 from corag_search.result import SearchResult
@@ -94,23 +95,13 @@ class Labeller:
                         f"the gold passage of question {question.id!r} is in document {gold.document!r}, which the "
                         f"store does not hold; build the store from {self.dataset.name} with `corag index`"
                     )
-        cheapest = min(chunk.cost for chunk in self.store.chunks)
-        if cheapest > self.config.search.budget:
-            raise InputError(
-                f"budget must be at least the smallest chunk's cost ({cheapest} tokens), "
-                f"got {self.config.search.budget}"
-            )
+        check_affordable(self.store.chunks, self.config.search.budget, what="chunk")
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that shapes the labels, as plain values."""
-        identity = EmbedderIdentity.of(self.embedder)
         search = self.config.search
         return {
-            "embedder": {
-                "name": identity.name,
-                "dimension": identity.dimension,
-                "fingerprint": identity.fingerprint,
-            },
+            "embedder": asdict(EmbedderIdentity.of(self.embedder)),
             "rerankers": [reranker.name for reranker in self.rerankers],
             "reranker_options": {
                 reranker.name: {

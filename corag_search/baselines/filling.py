@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from corag_search.baselines.judge import Judge
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
-from corag_search.errors import InputError
+from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.policy_tree.tree import Order
 from corag_search.result import SearchResult
@@ -72,12 +72,9 @@ def fill_by_similarity(
     Raises:
         InputError: A budget below every cost.
     """
+    check_affordable(chunks, config.budget)
     costs = np.fromiter((chunk.cost for chunk in chunks), np.int64, len(chunks))
     cheapest = int(costs.min())
-    if cheapest > config.budget:
-        raise InputError(
-            f"budget must be at least the smallest candidate's cost ({cheapest} tokens), got {config.budget}"
-        )
     chosen: list[int] = []
     room = config.budget
     for i in np.lexsort((np.arange(len(chunks)), costs, -similarity)).tolist():

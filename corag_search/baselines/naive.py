@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from corag_search.baselines.judge import Judge
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
-from corag_search.errors import InputError
+from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.result import SearchResult
 
@@ -43,9 +43,7 @@ def naive_matched(
         InputError: As `search_policy_tree`.
     """
     judge = Judge(query, candidates, reranker, config)
-    cheapest = min(chunk.cost for chunk in candidates)
-    if cheapest > tokens:
-        raise InputError(f"tokens must be at least the smallest candidate's cost ({cheapest} tokens), got {tokens}")
+    check_affordable(candidates, tokens, name="tokens")
     return judge.result(judge.filled(min(tokens, judge.config.budget)))
 
 

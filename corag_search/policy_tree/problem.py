@@ -48,27 +48,21 @@ class Problem:
 
 
 def make_problem(
-    query: str,
     candidates: Sequence[Chunk],
     config: SearchConfig,
     order_sensitive: bool,
     lengths: Sequence[int] | None = None,
     length_limit: int = 0,
 ) -> Problem:
-    """Rank the candidates and refuse what cannot be searched.
+    """Rank the candidates.
 
     Args:
-        query: The question, not empty.
-        candidates: Retrieved chunks, best first.
+        candidates: Retrieved chunks, best first, that passed `check_search`.
         config: Settings.
         order_sensitive: As the reranker declares.
         lengths: `[k]` candidate lengths in the reranker's tokens, when it has a limit.
         length_limit: That limit, less the query's own tokens.
-
-    Raises:
-        InputError: Empty query, no candidates, a candidate twice, or a budget below every candidate's cost.
     """
-    check_search(query, candidates, config.budget)
     costs = np.fromiter((chunk.cost for chunk in candidates), np.int64, len(candidates))
     by_rank = np.argsort(costs, kind="stable")
     rank = np.empty_like(by_rank)
@@ -129,9 +123,24 @@ def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
         seen: set[str] = set()
         twice = next(c.id for c in candidates if c.id in seen or seen.add(c.id))  # type: ignore[func-returns-value]
         raise InputError(f"candidate {twice!r} is given twice; a combination may hold a chunk once only")
-    cheapest = min(chunk.cost for chunk in candidates)
-    if cheapest > budget:
-        raise InputError(f"budget must be at least the smallest candidate's cost ({cheapest} tokens), got {budget}")
+    check_affordable(candidates, budget)
+
+
+def check_affordable(chunks: Sequence[Chunk], tokens: int, name: str = "budget", what: str = "candidate") -> None:
+    """Refuse a number of tokens that no chunk fits into.
+
+    Args:
+        chunks: At least one.
+        tokens: What there is to spend.
+        name: Of that number, for the message.
+        what: The chunks are, for the message.
+
+    Raises:
+        InputError: Every chunk costs more.
+    """
+    cheapest = min(chunk.cost for chunk in chunks)
+    if cheapest > tokens:
+        raise InputError(f"{name} must be at least the smallest {what}'s cost ({cheapest} tokens), got {tokens}")
 
 
 def check_query(query: str) -> None:

@@ -109,7 +109,7 @@ def _searches(
         if key not in memos:
             memos[key] = ScoreMemo(query, own, judge)
             lengths[key] = token_lengths(query, own, judge)
-        problem = make_problem(query, own, settings, judge.order_sensitive, *lengths[key])
+        problem = make_problem(own, settings, judge.order_sensitive, *lengths[key])
         searches.append(_Search(problem, memos[key]))
     return searches
 
