@@ -9,7 +9,6 @@ import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -17,6 +16,7 @@ from corag_search.errors import InputError
 from corag_search.generators import Generation, Generator, GeneratorError, list_generators, load_generator
 from corag_search.generators.base import Generation as BaseGeneration
 from corag_search.retry import RetryPolicy
+from tests.corag_search import local_server
 
 QUESTION = "What is photosynthesis?"
 COMPLETION = {
@@ -197,47 +197,18 @@ def test_a_real_refusal_is_passed_on(client):
 # ------------------------------------------------------ servers that misbehave
 
 
-class Reply:
-    """One scripted answer: status, body, headers, seconds to wait before it."""
+class Reply(local_server.Reply):
+    """One scripted answer, a completion unless another body is given."""
 
-    def __init__(self, status=200, body=None, headers=None, kind="application/json", delay=0.0, cut=0):
-        self.status, self.headers, self.kind, self.delay, self.cut = status, headers or {}, kind, delay, cut
-        body = COMPLETION if body is None else body
-        self.body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    def __init__(self, status=200, body=None, headers=None, kind="application/json", cut=0, slow=False):
+        super().__init__(COMPLETION if body is None else body, status, headers, kind, cut, slow)
 
 
 @contextmanager
 def serving(*replies):
     """An endpoint that gives the replies one after the other, the last for ever; yields its URL and its requests."""
-    requests, left, closing = [], list(replies), threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            requests.append((self.path, dict(self.headers), json.loads(body)))
-            reply = left.pop(0) if len(left) > 1 else left[0]
-            closing.wait(reply.delay)
-            self.send_response(reply.status)
-            self.send_header("Content-Type", reply.kind)
-            self.send_header("Content-Length", str(len(reply.body) + reply.cut))
-            for name, value in reply.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(reply.body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.handle_error = lambda *_: None  # a client that gave up closes its end
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
-    finally:
-        closing.set()
-        server.shutdown()
-        server.server_close()
+    with local_server.replying(*replies) as (url, requests):
+        yield f"{url}/v1", requests
 
 
 def connect(url, **options):
@@ -339,7 +310,7 @@ def test_other_answers_are_errors_at_once(reply, message, monkeypatch):
 
 
 def test_a_slow_endpoint_times_out():
-    with serving(Reply(delay=5)) as (url, requests):
+    with serving(Reply(slow=True)) as (url, requests):
         with pytest.raises(GeneratorError, match=r"timed out.*after 2 attempts"):
             connect(url, timeout=0.1, retries=1).generate("Hi", 9)
         assert len(requests) == 2
