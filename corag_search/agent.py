@@ -124,6 +124,13 @@ class ConfigurationAgent:
             raise InputError(f"checkpoint {directory}: {error}") from error
 
     @property
+    def selection(self) -> str:
+        """The selection rule that its labels were made with: c means another thing to another rule."""
+        labels = self.config.get("labels")
+        search = labels.get("search") if isinstance(labels, Mapping) else None
+        return str(search.get("selection", "uct")) if isinstance(search, Mapping) else "uct"
+
+    @property
     def input_dim(self) -> int:
         """Width of the embeddings it takes."""
         return int(self._layers[0][0].shape[1])

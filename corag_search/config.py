@@ -29,36 +29,66 @@ class Selection(StrEnum):
     SCALED = "scaled"  # V/N relative to the least and greatest seen in the tree, as MuZero does
 
 
+_WHOLE = {
+    "iterations": "expansions",
+    "budget": "tokens",
+    "max_chunks": "chunks",
+    "expansion_width": "children",
+    "root_width": "children",
+}
+_OPTIONAL = ("max_chunks", "expansion_width", "root_width")
+
+
 @dataclass(frozen=True)
 class SearchConfig:
-    """Settings of a policy-tree search. The defaults are the paper's (arXiv:2411.00744).
+    """Settings of a policy-tree search.
+
+    The paper's (arXiv:2411.00744) are `selection="uct", exploration=2.4`. With benefits in [0, 1] those search almost
+    breadth-first; the defaults find the optimum with fewer evaluations (benchmarks/RESULTS.md, "Search").
 
     Attributes:
         iterations: Expansions at most (the search stops early when the tree is exhausted).
-        exploration: c of Definition 4.2, at least 0.
+        exploration: c of Definition 4.2, at least 0. What is a good value depends on `selection`.
         cost_coefficient: λ of Definition 4.2, at least 0.
         budget: B, tokens that the chosen chunks may cost together.
         max_chunks: Longest combination, in chunks; None for no limit but the budget's.
         final_rule: Which evaluated combination is returned.
         selection: How a child is chosen on the way down.
+        expansion_width: Children that an expansion scores at most, the best by the search's prior; None for all.
+        root_width: As `expansion_width`, for the root, whose children are the single chunks.
+        time_limit: Seconds after which no further expansion begins, above 0; None for no limit. The root's is always
+            made, so that there is something to return.
     """
 
     iterations: int = 10
-    exploration: float = 2.4
+    exploration: float = 0.2
     cost_coefficient: float = 0.1
     budget: int = 1024
     max_chunks: int | None = 5
     final_rule: FinalRule | str = FinalRule.OBJECTIVE
-    selection: Selection | str = Selection.UCT
+    selection: Selection | str = Selection.SCALED
+    expansion_width: int | None = None
+    root_width: int | None = None
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name, unit in (("iterations", "expansions"), ("budget", "tokens"), ("max_chunks", "chunks")):
-            if name != "max_chunks" or self.max_chunks is not None:
-                object.__setattr__(self, name, whole(name, getattr(self, name), unit=unit))
+        for name, unit in _WHOLE.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                object.__setattr__(self, name, whole(name, value, unit=unit))
+        if self.time_limit is not None:
+            _not_negative("time_limit", self.time_limit)
+            if self.time_limit == 0:
+                raise InputError("time_limit must be above 0 seconds, or None for no limit, got 0")
         _not_negative("exploration", self.exploration)
         _not_negative("cost_coefficient", self.cost_coefficient)
         object.__setattr__(self, "final_rule", _member(FinalRule, "final_rule", self.final_rule))
         object.__setattr__(self, "selection", _member(Selection, "selection", self.selection))
+
+    @property
+    def narrows(self) -> bool:
+        """Whether a prior chooses among the children."""
+        return self.expansion_width is not None or self.root_width is not None
 
 
 def _not_negative(name: str, value: object) -> None:

@@ -86,8 +86,8 @@ class Corag:
     """Query in, answer out. Safe to share between threads.
 
     Args:
-        store: Where candidates come from.
-        embedder: The one that built the store.
+        store: Where candidates come from; None when every call gives its `candidates`.
+        embedder: The one that built the store; None for `config.embedder`, loaded when first needed.
         config: Settings; its component names are used for what is not given here.
         agent: Predicts reranker and settings for each query; None for the configured ones.
         generator: Writes the answer; loaded by `config.generator` when first needed.
@@ -99,21 +99,18 @@ class Corag:
 
     def __init__(
         self,
-        store: VectorStore,
-        embedder: Embedder,
+        store: VectorStore | None,
+        embedder: Embedder | None,
         config: PipelineConfig | None = None,
         *,
         agent: ConfigurationAgent | None = None,
         generator: Generator | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
-        self.store = store
-        self.embedder = embedder
         self.config = config or PipelineConfig()
         self.agent = agent
-        store.check_embedder(embedder)
-        if agent is not None:
-            agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)
+        self._store = store
+        self._embedder = None if embedder is None else self._checked(embedder)
         self._generator = generator
         self._tokenizer = tokenizer
         self._rerankers: dict[str, Reranker] = {}
@@ -132,6 +129,25 @@ class Corag:
         store = VectorStore.load(settings.store)
         agent = None if settings.agent is None else ConfigurationAgent.load(find_checkpoint(settings.agent))
         return cls(store, load_embedder(**settings.embedder), settings, agent=agent)
+
+    @property
+    def store(self) -> VectorStore:
+        """Where candidates come from.
+
+        Raises:
+            InputError: There is no store.
+        """
+        if self._store is None:
+            raise InputError("there is no store to retrieve from; give candidates=[...], the chunks to choose from")
+        return self._store
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder, loaded on first use."""
+        with self._loading:
+            if self._embedder is None:
+                self._embedder = self._checked(load_embedder(**self.config.embedder))
+            return self._embedder
 
     @property
     def generator(self) -> Generator:
@@ -192,7 +208,9 @@ class Corag:
         if self.agent is not None:
             with _timed(timings, "agent"):
                 prediction = self.agent.predict(embedding)
-            config = replace(config, **{n: getattr(prediction, n) for n in SETTINGS if n not in settings})
+            predicted = {n: getattr(prediction, n) for n in SETTINGS}
+            predicted["selection"] = getattr(self.agent, "selection", config.selection)
+            config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
         if given is None:
             with _timed(timings, "retrieve"):
                 given = tuple(self.store.search(embedding, count))
@@ -255,6 +273,14 @@ class Corag:
         pieces = iter(stream)
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             yield piece
+
+    def _checked(self, embedder: Embedder) -> Embedder:
+        """The embedder, if store and agent were made with it."""
+        if self._store is not None:
+            self._store.check_embedder(embedder)
+        if self.agent is not None:
+            self.agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)
+        return embedder
 
     def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
         timings = dict(selected.timings)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from corag_search.chunk import Chunk
+
+if TYPE_CHECKING:
+    from corag_search.policy_tree.trace import SearchTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class SearchResult:
         cost: Tokens of the chunks together; at most the budget.
         evaluations: Distinct combinations that the reranker scored for this search.
         best_after: The best combination after each iteration, one entry per configured iteration.
+        iterations: Expansions that were made; fewer than configured when the tree was explored or time was up.
+        trace: The whole tree, where it was asked for.
     """
 
     order: tuple[int, ...]
@@ -45,3 +51,5 @@ class SearchResult:
     cost: int
     evaluations: int
     best_after: tuple[Combination, ...] = ()
+    iterations: int = 0
+    trace: SearchTrace | None = None

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 
 
@@ -21,6 +20,9 @@ class GridPoint(NamedTuple):
     exploration: float
     cost_coefficient: float
     iterations: int
+
+
+PAPER = GridPoint(exploration=2.4, cost_coefficient=0.1, iterations=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class LabelGrid:
 
     @property
     def defaults(self) -> GridPoint:
-        """The paper's settings (those of `SearchConfig`), each snapped to the grid."""
-        snapped = {name: self.snap(name, getattr(SearchConfig(), name)) for name in self._axes()}
+        """The paper's settings (arXiv:2411.00744), each snapped to the grid."""
+        snapped = {name: self.snap(name, getattr(PAPER, name)) for name in self._axes()}
         return GridPoint(snapped["exploration"], snapped["cost_coefficient"], int(snapped["iterations"]))
 
     def snap(self, setting: str, value: float) -> float:

@@ -1,11 +1,13 @@
-"""All affordable children of a node at once ("parallel expansion")."""
+"""All affordable children of a node at once ("parallel expansion"), or the best of them by a prior."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag_search.policy_tree.tree import ROOT, Order, PolicyTree
+from corag_search.policy_tree.tree import ROOT, Order, PolicyTree, objective
 
 
 def affordable(tree: PolicyTree, row: int) -> NDArray[np.intp]:
@@ -26,16 +28,43 @@ def affordable(tree: PolicyTree, row: int) -> NDArray[np.intp]:
     return np.flatnonzero(unused)
 
 
-def child_orders(tree: PolicyTree, row: int, ranks: NDArray[np.intp]) -> list[Order]:
-    """The combinations that appending each of `ranks` to a row makes."""
-    candidate = tree.problem.candidate
-    order = tree.orders[row]
-    return [(*order, candidate[rank]) for rank in ranks.tolist()]
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The combinations that an expansion scores, in rank order.
+
+    Attributes:
+        ranks: `[n]` rank of the candidate that each appends.
+        orders: n orders.
+        members: n bit masks of their candidates.
+    """
+
+    ranks: NDArray[np.intp]
+    orders: list[Order]
+    members: list[int]
+
+    def only(self, rows: NDArray[np.intp]) -> Children:
+        """Some of them; `rows` ascending."""
+        chosen = rows.tolist()
+        return Children(self.ranks[rows], [self.orders[i] for i in chosen], [self.members[i] for i in chosen])
 
 
-def expand(
-    tree: PolicyTree, row: int, ranks: NDArray[np.intp], orders: list[Order], scores: NDArray[np.float64]
-) -> slice:
+def children_of(tree: PolicyTree, row: int) -> Children:
+    """All affordable children of a row."""
+    ranks = affordable(tree, row)
+    order, mask = tree.orders[row], tree.members[row]
+    appended = [tree.problem.candidate[rank] for rank in ranks.tolist()]
+    return Children(ranks, [(*order, index) for index in appended], [mask | 1 << index for index in appended])
+
+
+def best_by_prior(tree: PolicyTree, row: int, children: Children, scores: NDArray[np.float64], width: int) -> Children:
+    """The `width` children of greatest objective under a prior's scores `[n]`; ties as everywhere (METHOD §3)."""
+    problem = tree.problem
+    cost = tree.cost[row] + problem.cost[children.ranks]
+    worth = objective(scores, cost, problem.config.cost_coefficient, problem.config.budget)
+    return children.only(np.sort(np.argsort(-worth, kind="stable")[:width]))
+
+
+def expand(tree: PolicyTree, row: int, children: Children, scores: NDArray[np.float64]) -> slice:
     """Add the children of a row: each new one has V = R and N = 1.
 
     When order is ignored, a child may be there already (a transposition); it is linked and left as it is.
@@ -43,25 +72,23 @@ def expand(
     Args:
         tree: The tree.
         row: A row that was not expanded yet.
-        ranks: `[n]` from `affordable`.
-        orders: `[n]` from `child_orders`.
-        scores: `[n]` benefits of those orders.
+        children: Of that row.
+        scores: `[n]` their benefits.
 
     Returns:
         The rows that are new.
     """
     problem = tree.problem
     first = len(tree)
-    mask = tree.members[row]
-    members = [mask | (1 << order[-1]) for order in orders]
+    ranks, orders, members = children.ranks, children.orders, children.members
     if problem.order_sensitive:
-        children = np.arange(first, first + len(orders))
+        rows = np.arange(first, first + len(orders))
         fresh: NDArray[np.intp] | slice = slice(None)
     else:
         found = [tree.row_of_set.get(member, -1) for member in members]
-        children = np.array(found, np.intp)
-        fresh = np.flatnonzero(children < 0)
-        children[fresh] = np.arange(first, first + len(fresh))
+        rows = np.array(found, np.intp)
+        fresh = np.flatnonzero(rows < 0)
+        rows[fresh] = np.arange(first, first + len(fresh))
         orders = [orders[i] for i in fresh]
         members = [members[i] for i in fresh]
         tree.row_of_set.update(zip(members, range(first, first + len(members)), strict=True))
@@ -70,12 +97,13 @@ def expand(
     tree.orders += orders
     tree.members += members
     tree.children += [None] * len(orders)
-    tree.children[row] = children
+    tree.children[row] = rows
     tree.score[new] = tree.value_sum[new] = scores[fresh]
     tree.visits[new] = 1.0
     tree.cost[new] = tree.cost[row] + problem.cost[ranks[fresh]]
     tree.exhausted[new] = _terminal(tree, row, ranks)[fresh]
     tree.total_visits += len(orders)
+    tree.expanded.append((row, new.stop))
     return new
 
 

@@ -9,13 +9,8 @@ from numpy.typing import NDArray
 
 from corag_search.config import FinalRule
 from corag_search.policy_tree.selection import utility
-from corag_search.policy_tree.tree import PolicyTree
+from corag_search.policy_tree.tree import PolicyTree, objective
 from corag_search.result import Combination
-
-
-def objective(value: NDArray[np.float64], cost: NDArray[np.int64], coefficient: float, budget: int) -> NDArray:
-    """R − λ·cost/B, `[n]`."""
-    return value - coefficient * cost / budget
 
 
 def tie_key(cost: int, order: tuple[int, ...]) -> tuple:

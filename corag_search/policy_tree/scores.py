@@ -32,19 +32,20 @@ class ScoreMemo:
     def evaluations(self) -> int:
         return len(self._scores)
 
-    def _key(self, order: Order) -> Hashable:
-        return order if self.reranker.order_sensitive else frozenset(order)
+    def keys(self, orders: Sequence[Order]) -> Sequence[Hashable]:
+        """What tells combinations apart: the order, or the bit mask of its members where order is ignored."""
+        return orders if self.reranker.order_sensitive else [sum(1 << i for i in order) for order in orders]
 
-    def ask(self, orders: Sequence[Order]) -> None:
-        """Put the orders that have no score yet into the next batch."""
-        for order in orders:
-            key = self._key(order)
-            if key not in self._scores:
-                self._pending.setdefault(key, order)
+    def ask(self, orders: Sequence[Order], keys: Sequence[Hashable] | None = None) -> None:
+        """Put the orders that have no score yet into the next batch; `keys` are theirs, where they are at hand."""
+        scores, pending = self._scores, self._pending
+        for key, order in zip(self.keys(orders) if keys is None else keys, orders, strict=True):
+            if key not in scores and key not in pending:
+                pending[key] = order
 
-    def of(self, orders: Sequence[Order]) -> NDArray[np.float64]:
+    def of(self, orders: Sequence[Order], keys: Sequence[Hashable] | None = None) -> NDArray[np.float64]:
         """Scores of orders that were asked for and scored, `[n]`."""
-        return np.array([self._scores[self._key(order)] for order in orders])
+        return np.array([self._scores[key] for key in (self.keys(orders) if keys is None else keys)])
 
     def _combinations(self) -> list[list[Chunk]]:
         return [[self.candidates[i] for i in order] for order in self._pending.values()]

@@ -13,6 +13,13 @@ Order = tuple[int, ...]
 ROOT = 0
 
 
+def objective(
+    value: NDArray[np.float64], cost: NDArray[np.int64], coefficient: float, budget: int
+) -> NDArray[np.float64]:
+    """R − λ·cost/B, `[n]`: what a combination is worth."""
+    return value - coefficient * cost / budget
+
+
 class PolicyTree:
     """The nodes of one search.
 
@@ -29,6 +36,7 @@ class PolicyTree:
         members: Bit mask of each row's candidates.
         children: Rows of each row's children in rank order; None while not expanded.
         row_of_set: Row of each bit mask, when order is ignored.
+        expanded: For each iteration the row that was expanded, and the number of rows after it.
         total_visits: N of Definition 4.2, the sum of N(v) over all non-root rows.
         lowest, highest: Range of V/N seen so far, for `Selection.SCALED`.
     """
@@ -45,6 +53,7 @@ class PolicyTree:
         self.members: list[int] = [0]
         self.children: list[NDArray[np.intp] | None] = [None]
         self.row_of_set: dict[int, int] = {}
+        self.expanded: list[tuple[int, int]] = []
         self.total_visits = 0.0
         self.lowest = np.inf
         self.highest = -np.inf
@@ -68,8 +77,9 @@ class PolicyTree:
         order = self.orders[row]
         if self.problem.order_sensitive or len(order) == 1:
             return order
-        # The root is expanded first, so every affordable single chunk has a row.
-        return by_falling_score({i: self.score[self.row_of_set[1 << i]] for i in order})
+        # The root is expanded first, so every affordable single chunk has a row, unless a prior left it out.
+        rows = {i: self.row_of_set.get(1 << i) for i in order}
+        return by_falling_score({i: -1.0 if row is None else self.score[row] for i, row in rows.items()})
 
 
 def by_falling_score(single: Mapping[int, float]) -> Order:

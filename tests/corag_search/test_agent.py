@@ -56,6 +56,14 @@ def directory(tmp_path: Path) -> Path:
     return write(tmp_path / "agent", make_tensors(), make_config())
 
 
+@pytest.mark.parametrize(
+    ("labels", "selection"), [({"search": {"selection": "scaled"}}, "scaled"), ({"search": {}}, "uct"), (None, "uct")]
+)
+def test_the_selection_rule_is_that_of_the_labels(directory: Path, labels: Any, selection: str) -> None:
+    write(directory, make_tensors(), {**make_config(), "labels": labels})
+    assert ConfigurationAgent.load(directory).selection == selection
+
+
 def test_prediction_by_hand(directory: Path) -> None:
     agent = ConfigurationAgent.load(directory)
     assert agent.input_dim == 4

@@ -171,6 +171,8 @@ def test_threads_share_its_generator(corag: Corag) -> None:
 class FixedAgent:
     """Predicts the same for every query."""
 
+    selection = "uct"
+
     def __init__(self, embedder: str = "minilm") -> None:
         self.seen: list[np.ndarray] = []
         self._embedder = embedder
@@ -191,6 +193,8 @@ def test_the_agent_chooses_and_the_call_overrules_it(corag: Corag) -> None:
     assert (selected.reranker, selected.prediction.confidence) == ("maxsim", 0.9)
     config = selected.config
     assert (config.iterations, config.exploration, config.cost_coefficient, config.budget) == (3, 0.5, 0.2, 60)
+    assert (corag.config.search.selection, config.selection) == ("scaled", "uct")  # c belongs to its rule
+    assert steered.search(QUESTION, selection="scaled").config.selection == "scaled"
     assert set(selected.timings) == {"embed", "agent", "retrieve", "search"}
     np.testing.assert_array_equal(agent.seen[0], corag.embedder.encode([QUESTION])[0])
     overruled = steered.search(QUESTION, reranker="bm25", iterations=7)

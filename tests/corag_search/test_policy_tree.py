@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,8 @@ HAND_CHUNKS = chunks_of(a=10, b=10, c=20)
 
 def hand_search(**settings: object) -> tuple[Scripted, object]:
     reranker = Scripted(HAND, default=0.05)
-    config = SearchConfig(**{"exploration": 1.0, "cost_coefficient": 0.1, "budget": 40, "iterations": 4, **settings})
+    hand = {"exploration": 1.0, "cost_coefficient": 0.1, "budget": 40, "iterations": 4, "selection": "uct"}
+    config = SearchConfig(**{**hand, **settings})
     return reranker, search_policy_tree("q", HAND_CHUNKS, reranker, config)
 
 
@@ -153,11 +155,12 @@ class Node:
 
 
 def plain_search(query, chunks, reranker, config):
-    """Algorithms 1–3 with one object a node, for any reranker and `selection="uct"`, as METHOD §2–3 say."""
+    """Algorithms 1–3 with one object a node, for any reranker and either selection, as METHOD §2–3 say."""
     costs = [chunk.cost for chunk in chunks]
     by_set: dict[frozenset[int], Node] = {}
     nodes: list[Node] = []
     root = Node(())
+    seen: list[float] = []  # every V/N that a node had after an iteration
 
     def cost(order):
         return sum(costs[i] for i in order)
@@ -172,8 +175,12 @@ def plain_search(query, chunks, reranker, config):
 
     def utility(node):
         total = sum(n.visits for n in nodes)
+        average = node.value / node.visits
+        if config.selection == "scaled":
+            spread = max(seen) - min(seen)
+            average = (average - min(seen)) / spread if spread > 0 else 0.0
         return (
-            node.value / node.visits
+            average
             + config.exploration * math.sqrt(math.log(total) / node.visits)
             - config.cost_coefficient * cost(node.order) / config.budget
         )
@@ -215,6 +222,7 @@ def plain_search(query, chunks, reranker, config):
         for node in path[1:]:
             node.value += reward
             node.visits += 1
+        seen += [node.value / node.visits for node in nodes]
         best = min(nodes, key=lambda n: (-worth(n), cost(n.order), len(n.order), given_out(n)))
         best_after.append((given_out(best), best.score))
     return best_after, len(nodes)
@@ -242,14 +250,127 @@ def problem_of(drawn: dict, **more: object) -> tuple[list[Chunk], RandomScores, 
     return chunks, reranker, replace(config, **more)
 
 
-@given(searches, st.sampled_from(["objective", "reward", "average", "utility"]))
-@settings(max_examples=300, deadline=None)
-def test_equals_the_plain_re_derivation_after_every_iteration(drawn: dict, rule: str) -> None:
-    chunks, reranker, config = problem_of(drawn, final_rule=rule)
+@given(searches, st.sampled_from(["objective", "reward", "average", "utility"]), st.sampled_from(["uct", "scaled"]))
+@settings(max_examples=400, deadline=None)
+def test_equals_the_plain_re_derivation_after_every_iteration(drawn: dict, rule: str, selection: str) -> None:
+    chunks, reranker, config = problem_of(drawn, final_rule=rule, selection=selection)
     expected, evaluations = plain_search("q", chunks, reranker, config)
     result = search_policy_tree("q", chunks, reranker, config)
     assert [(b.order, b.value) for b in result.best_after[: len(expected)]] == expected
     assert result.evaluations == evaluations
+
+
+# ---- expansion by a prior, deadline, trace ----
+
+
+@given(searches, st.integers(1, 5), st.integers(1, 5), st.integers(0, 99))
+@settings(max_examples=200, deadline=None)
+def test_a_prior_chooses_what_is_scored(drawn: dict, width: int, root_width: int, seed: int) -> None:
+    chunks, reranker, config = problem_of(drawn, expansion_width=width, root_width=root_width)
+    prior = RandomScores(seed, order_sensitive=drawn["order_sensitive"])
+    batches: list[list[tuple[int, ...]]] = []
+
+    def costly(query, combinations):
+        batches.append([tuple(int(chunk.id) for chunk in own) for own in combinations])
+        return reranker.score(query, combinations)
+
+    result = search_policy_tree("q", chunks, costly, config, prior=prior)
+    costs = [chunk.cost for chunk in chunks]
+
+    def worth(order):
+        ids = [str(i) for i in order]
+        return prior.of("q", ids) - config.cost_coefficient * sum(costs[i] for i in order) / config.budget
+
+    for batch in batches:
+        parent = batch[0][:-1]
+        room = config.budget - sum(costs[i] for i in parent)
+        every = [(*parent, i) for i in range(len(chunks)) if i not in parent and costs[i] <= room]
+        best = sorted(every, key=lambda o: (-worth(o), costs[o[-1]], o[-1]))
+        limit = width if parent else root_width
+        assert sorted(batch) == sorted(best[:limit])
+    assert result.evaluations == sum(map(len, batches))
+    assert result.objective == max(b.objective for b in result.best_after)
+
+
+def test_a_wide_prior_changes_nothing() -> None:
+    chunks = chunks_of(a=3, b=4, c=5, d=2)
+    plain = SearchConfig(budget=12, iterations=9)
+    narrowed = replace(plain, expansion_width=4, root_width=4)
+    for ordered in (True, False):
+        reranker = RandomScores(5, ordered)
+        expected = search_policy_tree("q", chunks, reranker, plain)
+        assert search_policy_tree("q", chunks, reranker, narrowed, prior=RandomScores(6)) == expected
+
+
+def test_a_set_whose_member_was_left_out_at_the_root_has_an_order() -> None:
+    prior = Scripted({"a": 0.9, "ab": 0.9}, order_sensitive=False, default=0.1)
+    reranker = Scripted({"a": 0.5, "ab": 0.9}, order_sensitive=False, default=0.1)
+    config = SearchConfig(budget=3, iterations=2, root_width=1, expansion_width=1)
+    result = search_policy_tree("q", chunks_of(a=1, b=1, c=1), reranker, config, prior=prior)
+    assert (result.order, result.evaluations) == ((0, 1), 2)
+
+
+def test_searches_with_a_prior_in_lockstep_equal_one_by_one() -> None:
+    queries = ["p", "q", "r"]
+    candidates = [chunks_of(a=2, b=3, c=4, d=1, e=2) for _ in queries]
+    configs = [SearchConfig(budget=9, expansion_width=w, root_width=r) for w, r in ((1, 3), (2, None), (None, 2))]
+    for ordered in (True, False):
+        reranker, prior = RandomScores(1, ordered), RandomScores(2, ordered)
+        together = search_policy_trees(queries, candidates, reranker, configs, prior=prior)
+        alone = [
+            search_policy_tree(q, c, reranker, s, prior=prior)
+            for q, c, s in zip(queries, candidates, configs, strict=True)
+        ]
+        assert together == alone
+
+
+@pytest.mark.parametrize("settings", [{"expansion_width": 2}, {"root_width": 2}])
+def test_a_width_needs_a_prior_that_reads_everything(settings: dict) -> None:
+    config = SearchConfig(budget=5, **settings)
+    with pytest.raises(InputError, match="need a prior that ranks the children"):
+        search_policy_tree("q", chunks_of(a=1), RandomScores(0), config)
+    short = RandomScores(0)
+    short.max_tokens = 512  # type: ignore[assignment]
+    with pytest.raises(InputError, match=r"prior must be a reranker without a token limit, .* 'random 0', .* 512"):
+        search_policy_tree("q", chunks_of(a=1), RandomScores(0), config, prior=short)
+
+
+def test_after_the_deadline_no_expansion_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))  # one second at each look
+    monkeypatch.setattr("corag_search.policy_tree.search.time.monotonic", lambda: float(next(clock)))
+    chunks = chunks_of(a=1, b=1, c=1, d=1)
+    config = SearchConfig(iterations=20, budget=4, time_limit=2.5)
+    result = search_policy_tree("q", chunks, RandomScores(3), config)
+    # Start at 0; looks before the second and third expansion at 1 and 2, before the fourth at 3.
+    assert result.iterations == 3
+    full = search_policy_tree("q", chunks, RandomScores(3), replace(config, time_limit=None))
+    assert result.best_after[:3] == full.best_after[:3]
+    assert result.best_after[3:] == (result.best_after[2],) * 17
+
+
+@given(searches, st.sampled_from(["uct", "scaled"]))
+@settings(max_examples=100, deadline=None)
+def test_a_trace_holds_the_whole_tree(drawn: dict, selection: str) -> None:
+    chunks, reranker, config = problem_of(drawn, selection=selection)
+    result = search_policy_tree("q", chunks, reranker, config, trace=True)
+    trace = result.trace
+    assert trace is not None and trace.candidates == tuple(chunks)
+    assert replace(result, trace=None) == search_policy_tree("q", chunks, reranker, config)
+    assert len(trace.nodes) == result.evaluations
+    chosen = trace.nodes[trace.chosen]
+    assert sorted(chosen.order) == sorted(result.order)
+    assert (chosen.score, chosen.objective, chosen.cost) == (result.value, result.objective, result.cost)
+    for number, node in enumerate(trace.nodes):
+        assert node.score == reranker.of("q", [str(i) for i in node.order])
+        assert node.visits >= 1 and node.expanded != node.iteration
+        for parent in node.parents:
+            members = set() if parent == -1 else set(trace.nodes[parent].order)
+            assert members < set(node.order) and len(node.order) == len(members) + 1
+            assert parent < number
+        if node.parents[0] != -1:
+            assert trace.nodes[node.parents[0]].expanded == node.iteration
+    assert sum(node.expanded is not None for node in trace.nodes) == result.iterations - 1
+    assert json.loads(json.dumps(trace.to_dict()))["chosen"] == trace.chosen
 
 
 # ---- brute force ----
@@ -435,6 +556,10 @@ def test_unusable_searches_are_refused(query: str, chunks: list[Chunk], budget: 
         ({"exploration": -0.1}, r"exploration must be a finite number, at least 0, got -0\.1"),
         ({"cost_coefficient": float("nan")}, r"cost_coefficient must be a finite number, at least 0, got nan"),
         ({"final_rule": "best"}, r"final_rule must be one of objective, utility, average, reward, got 'best'"),
+        ({"time_limit": 0}, r"time_limit must be above 0 seconds, or None for no limit, got 0"),
+        ({"time_limit": math.nan}, r"time_limit must be a finite number"),
+        ({"expansion_width": 0}, r"expansion_width must be a whole number of children, at least 1, got 0"),
+        ({"root_width": 2.5}, r"root_width must be a whole number of children, at least 1, got 2.5"),
         ({"selection": "ucb"}, r"selection must be one of uct, scaled, got 'ucb'"),
     ],
 )

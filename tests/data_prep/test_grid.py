@@ -2,15 +2,13 @@ import math
 
 import pytest
 
-from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from data_prep.grid import GridPoint, LabelGrid
 
 
-def test_defaults_are_the_search_defaults_and_in_the_grid() -> None:
+def test_defaults_are_the_papers_and_in_the_grid() -> None:
     defaults = LabelGrid().defaults
-    search = SearchConfig()
-    assert defaults == (search.exploration, search.cost_coefficient, search.iterations)
+    assert defaults == GridPoint(exploration=2.4, cost_coefficient=0.1, iterations=10)
     assert defaults in list(LabelGrid())
 
 
