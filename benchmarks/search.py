@@ -1,6 +1,6 @@
 """The figures behind the search: quality per evaluation, expansion by a prior, bookkeeping, lockstep.
 
-    python benchmarks/search.py sets xquad.en.dev.json covidqa.dev.json
+    python benchmarks/search.py sets xquad.en.dev.json covidqa.dev.json --plot benchmarks/search.svg
     python benchmarks/search.py orders xquad.en.dev.json covidqa.dev.json --scores runs/orders
     python benchmarks/search.py prior xquad.en.dev.json covidqa.dev.json
     python benchmarks/search.py overhead
@@ -20,9 +20,19 @@ from pathlib import Path
 
 import numpy as np
 
-from corag_search import Chunk, SearchConfig, load_embedder, load_reranker, search_policy_tree, search_policy_trees
+from corag_search import (
+    Chunk,
+    SearchConfig,
+    SearchResult,
+    load_embedder,
+    load_reranker,
+    search_policy_tree,
+    search_policy_trees,
+)
 from corag_search.baselines import beam, best_single, greedy_climb
 from corag_search.pipeline_config import PipelineConfig
+from corag_search.policy_tree.problem import token_lengths
+from corag_search.rerankers import Reranker
 from data_prep.corpus import build_store
 from data_prep.readers import read_dataset
 
@@ -49,6 +59,7 @@ class Problem:
         candidates: Retrieved chunks, best first.
         scores: Benefit of each combination; sets are keyed by their sorted members.
         ordered: Whether permutations differ.
+        reranker: What gave the scores.
         optimum: Greatest objective.
         best_single: Greatest objective of one chunk.
         several: Whether the optimum has two chunks or more.
@@ -58,19 +69,21 @@ class Problem:
     candidates: list[Chunk]
     scores: dict[Order, float]
     ordered: bool
+    reranker: Reranker
     optimum: float
     best_single: float
     several: bool
 
 
 class Looked:
-    """A reranker that looks its scores up."""
+    """A reranker that looks its scores up, with the limit of the one that made them."""
 
     name = "table"
-    max_tokens = None
 
     def __init__(self, problem: Problem) -> None:
         self.order_sensitive = problem.ordered
+        self.max_tokens = problem.reranker.max_tokens
+        self.count_tokens = getattr(problem.reranker, "count_tokens", None)
         self._scores = problem.scores
 
     def open(self, query: str, candidates: Sequence[Chunk]) -> Looked:
@@ -82,11 +95,11 @@ class Looked:
 
 
 def retrieved(source: str, count: int, k: int) -> Iterator[tuple[str, list[Chunk]]]:
-    """A sample of a data set's questions, each with its k nearest chunks of 96 tokens."""
+    """The first of a sample of a data set's questions, each with its k nearest chunks of 96 tokens."""
     dataset = read_dataset(f"squad:{source}")
     embedder = load_embedder("minilm")
     store = build_store(dataset, PipelineConfig(chunk_size=96), embedder)
-    for question in dataset.select(count, 0).questions:
+    for question in dataset.select(max(count, 40), 0).questions[:count]:
         yield question.text, store.search(embedder.encode([question.text])[0], k)
 
 
@@ -97,62 +110,92 @@ def combinations_of(candidates: Sequence[Chunk], ordered: bool) -> list[Order]:
     return [order for order in every if sum(candidates[i].cost for i in order) <= BUDGET]
 
 
-def problem_of(query: str, candidates: list[Chunk], scores: dict[Order, float], ordered: bool) -> Problem:
+def problem_of(query: str, candidates: list[Chunk], scores: dict[Order, float], reranker: Reranker) -> Problem:
     worth = {
         order: score - COST_COEFFICIENT * sum(candidates[i].cost for i in order) / BUDGET
         for order, score in scores.items()
     }
     best = max(worth, key=worth.__getitem__)
     single = max(worth[order] for order in worth if len(order) == 1)
-    return Problem(query, candidates, scores, ordered, worth[best], single, len(best) > 1)
+    return Problem(query, candidates, scores, reranker.order_sensitive, reranker, worth[best], single, len(best) > 1)
 
 
-def quality(problems: Sequence[Problem], search: Callable[[Problem], tuple[int, float]]) -> list[str]:
-    """Cells of a table's row: evaluations, share of the optimum, share of the gain over the best single chunk."""
-    found = [search(problem) for problem in problems]
-    evaluations = [count for count, _ in found]
-    share = [worth / problem.optimum for problem, (_, worth) in zip(problems, found, strict=True)]
-    gain = [
-        (worth - problem.best_single) / (problem.optimum - problem.best_single)
-        for problem, (_, worth) in zip(problems, found, strict=True)
-        if problem.several
-    ]
-    return [
-        f"{statistics.mean(evaluations):.0f}",
-        f"{max(evaluations)}",
-        f"{100 * statistics.mean(share):.2f}",
-        f"{100 * min(share):.1f}",
-        f"{100 * statistics.mean(gain):.1f}" if gain else "–",
-    ]
+def readable(query: str, candidates: list[Chunk], scores: dict[Order, float], reranker: Reranker) -> dict[Order, float]:
+    """Without the combinations that the reranker cannot read whole, which no search makes."""
+    lengths, limit = token_lengths(query, candidates, reranker)
+    assert lengths is not None
+    return {o: score for o, score in scores.items() if len(o) == 1 or sum(lengths[i] for i in o) <= limit}
 
 
-def quality_table(problems: Sequence[Problem], iterations: Sequence[int]) -> None:
-    print_row(["rule", "iterations", "evaluations", "most", "% of optimum", "least", "% of gain over best single"])
-    print_row(["---"] * 7)
+@dataclass(frozen=True)
+class Quality:
+    """What a method reaches over some problems.
+
+    Attributes:
+        evaluations: Distinct combinations that were scored, each problem.
+        share: Of the optimum's objective, each problem.
+        gain: Share of the optimum's lead over the best single chunk, each problem whose optimum has several chunks.
+    """
+
+    evaluations: list[int]
+    share: list[float]
+    gain: list[float]
+
+    def cells(self) -> list[str]:
+        return [
+            f"{statistics.mean(self.evaluations):.0f}",
+            f"{max(self.evaluations)}",
+            f"{100 * statistics.mean(self.share):.2f}",
+            f"{100 * min(self.share):.1f}",
+            f"{100 * statistics.mean(self.gain):.1f}" if self.gain else "–",
+        ]
+
+    def __add__(self, other: Quality) -> Quality:
+        return Quality(self.evaluations + other.evaluations, self.share + other.share, self.gain + other.gain)
+
+
+def quality(problems: Sequence[Problem], search: Callable[[Problem], SearchResult]) -> Quality:
+    found = Quality([], [], [])
+    for problem in problems:
+        result = search(problem)
+        lead = problem.optimum - problem.best_single
+        gain = [(result.objective - problem.best_single) / lead] if problem.several else []
+        found += Quality([result.evaluations], [result.objective / problem.optimum], gain)
+    return found
+
+
+Table = dict[tuple[str, int], Quality]  # by method and iterations or width
+
+
+def quality_table(problems: Sequence[Problem], iterations: Sequence[int]) -> Table:
     base = SearchConfig(budget=BUDGET, cost_coefficient=COST_COEFFICIENT, max_chunks=MAX_CHUNKS)
+    table: Table = {}
+
+    def measure(name: str, number: int, method: Callable, **options: object) -> None:
+        table[name, number] = quality(problems, lambda p: method(p.query, p.candidates, Looked(p), **options))
+
     for name, settings in RULES.items():
         for count in iterations:
             config = replace(base, iterations=count, **settings)  # type: ignore[arg-type]
-
-            def tree(problem: Problem, config: SearchConfig = config) -> tuple[int, float]:
-                result = search_policy_tree(problem.query, problem.candidates, Looked(problem), config)
-                return result.evaluations, result.objective
-
-            print_row([name, str(count), *quality(problems, tree)])
-    rivals: dict[str, Callable] = {"best single chunk": best_single, "greedy climb": greedy_climb}
+            measure(name, count, search_policy_tree, config=config)
+    measure("best single chunk", 0, best_single, config=base)
+    measure("greedy climb", 0, greedy_climb, config=base)
     for width in (1, 2, 4, 6):
-        rivals[f"beam, width {width}"] = lambda *given, width=width: beam(*given, width=width)
-    for name, method in rivals.items():
-
-        def rival(problem: Problem, method: Callable = method) -> tuple[int, float]:
-            result = method(problem.query, problem.candidates, Looked(problem), base)
-            return result.evaluations, result.objective
-
-        print_row([name, "", *quality(problems, rival)])
+        measure("beam search", width, beam, config=base, width=width)
+    print_table(table)
+    return table
 
 
-def sets(sources: Sequence[str], count: int) -> None:
+def print_table(table: Table) -> None:
+    print_row(["method", "iterations, width", "evaluations", "most", "% of optimum", "least", "% of gain"])
+    print_row(["---"] * 7)
+    for (name, number), found in table.items():
+        print_row([name, str(number or ""), *found.cells()])
+
+
+def sets(sources: Sequence[str], count: int, plot: Path | None) -> None:
     """Rerankers that ignore order, 20 candidates: up to 21,699 sets."""
+    pooled: Table = {}
     for source in sources:
         questions = list(retrieved(source, count, 20))
         for name in ("bm25", "maxsim", "wordllama"):
@@ -161,10 +204,32 @@ def sets(sources: Sequence[str], count: int) -> None:
             for query, candidates in questions:
                 every = combinations_of(candidates, ordered=False)
                 scores = reranker.open(query, candidates).score(every)  # type: ignore[attr-defined]
-                problems.append(problem_of(query, candidates, dict(zip(every, scores.tolist(), strict=True)), False))
+                problems.append(problem_of(query, candidates, dict(zip(every, scores.tolist(), strict=True)), reranker))
             several = sum(problem.several for problem in problems)
             print(f"\n{Path(source).stem}, {name}: {count} questions, the optimum has several chunks in {several}\n")
-            quality_table(problems, (5, 10, 15, 20))
+            for key, found in quality_table(problems, (3, 5, 10, 15, 20)).items():
+                pooled[key] = pooled[key] + found if key in pooled else found
+    print("\nAll of them together\n")
+    print_table(pooled)
+    if plot is not None:
+        draw(pooled, plot)
+
+
+def draw(table: Table, path: Path) -> None:
+    """Mean share of the optimum against mean evaluations, a line a method."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    styles = {"uct": "--", "scaled": "-"}
+    for name in dict.fromkeys(name for name, _ in table if name != "best single chunk"):
+        rows = [found for (own, _), found in table.items() if own == name]
+        x = [statistics.mean(found.evaluations) for found in rows]
+        y = [100 * statistics.mean(found.share) for found in rows]
+        axes.plot(x, y, styles.get(name.split(",")[0], ":"), marker="o", markersize=4, label=name)
+    axes.set(xlabel="combinations scored, mean", ylabel="% of the optimal objective, mean", xlim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path)
 
 
 def orders(sources: Sequence[str], count: int, folder: Path) -> None:
@@ -178,10 +243,10 @@ def orders(sources: Sequence[str], count: int, folder: Path) -> None:
             file = folder / f"{Path(source).stem}.{number}.npy"
             if not file.exists():
                 parts = [every[i : i + 512] for i in range(0, len(every), 512)]
-                session = reranker.open(query, candidates)  # type: ignore[attr-defined]
-                np.save(file, np.concatenate([session.score(part) for part in parts]))
-            scores = np.load(file).tolist()
-            problems.append(problem_of(query, candidates, dict(zip(every, scores, strict=True)), True))
+                scored = [reranker.score(query, [[candidates[i] for i in order] for order in part]) for part in parts]
+                np.save(file, np.concatenate(scored))
+            scores = dict(zip(every, np.load(file).tolist(), strict=True))
+            problems.append(problem_of(query, candidates, readable(query, candidates, scores, reranker), reranker))
         several = sum(problem.several for problem in problems)
         print(f"\n{Path(source).stem}, cosine: {count} questions, the optimum has several chunks in {several}\n")
         quality_table(problems, (5, 10, 13))
@@ -308,15 +373,16 @@ def main() -> None:
     parser.add_argument("sources", nargs="*", help="data sets in SQuAD layout")
     parser.add_argument("--questions", type=int, default=None, help="of each data set")
     parser.add_argument("--scores", type=Path, default=Path("runs/orders"), help="where `orders` keeps its scores")
+    parser.add_argument("--plot", type=Path, default=None, help="draw what `sets` found into this file")
     arguments = parser.parse_args()
     if arguments.part == "overhead":
         overhead()
     elif not arguments.sources:
         parser.error(f"{arguments.part} needs data sets")
     elif arguments.part == "sets":
-        sets(arguments.sources, arguments.questions or 60)
+        sets(arguments.sources, arguments.questions or 60, arguments.plot)
     elif arguments.part == "orders":
-        orders(arguments.sources, arguments.questions or 6, arguments.scores)
+        orders(arguments.sources, arguments.questions or 3, arguments.scores)
     else:
         prior(arguments.sources, arguments.questions or 10)
 

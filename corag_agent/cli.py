@@ -75,6 +75,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
     module = importlib.import_module(f"corag_agent.commands.{command}")
     if hasattr(module, "run_arguments"):  # Lightning's own command line takes over
         return module.run_arguments(list(rest)) or 0
+    rest = [_underscored(word) for word in rest]
     parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE, getattr(module, "DEFAULTS", ()))
     module.add_arguments(parser)
     try:
@@ -83,6 +84,12 @@ def _run(command: str, rest: Sequence[str]) -> int:
         return int(end.code or 0)
     named = frozenset(word.split("=")[0].removeprefix("--") for word in rest if word.startswith("--"))
     return module.run(parser.instantiate(parsed), named) or 0
+
+
+def _underscored(word: str) -> str:
+    """An option as files name it: `--dry-run` is `--dry_run`. Keys below an option, as a model's name, stay."""
+    end = min(word.find(sign) % (len(word) + 1) for sign in "=.")
+    return "--" + word[2:end].replace("-", "_") + word[end:] if word.startswith("--") else word
 
 
 def print_out(text: str) -> None:

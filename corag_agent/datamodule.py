@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sequential
 
 from corag_search.agent import SETTINGS
 from corag_search.errors import InputError
-from data_prep.selection import choose_labels
+from data_prep.selection import ENOUGH, choose_labels
 from data_prep.table import LabelTable
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,14 @@ class PairSampler(DistributedSampler[Any]):
     """
 
     def __init__(
-        self, classes: Positions, pairs: int, batch_size: int, seed: int, num_replicas: int = 1, rank: int = 0
+        self,
+        classes: Positions,
+        pairs: int,
+        batch_size: int,
+        seed: int,
+        num_replicas: int = 1,
+        rank: int = 0,
+        weights: npt.NDArray[np.float64] | None = None,
     ) -> None:
         """Prepares the classes.
 
@@ -77,11 +84,12 @@ class PairSampler(DistributedSampler[Any]):
             seed: Of the draws.
             num_replicas: Devices that share the epoch.
             rank: Which of them this is.
+            weights: As of `draw_pairs`.
         """
         self.batches = math.ceil(pairs / batch_size)
         per_replica = math.ceil(self.batches / num_replicas)
         super().__init__(range(per_replica), num_replicas, rank, shuffle=False, seed=seed)  # type: ignore[arg-type]
-        self._classes, self._pairs, self._batch_size = classes, pairs, batch_size
+        self._classes, self._pairs, self._batch_size, self._weights = classes, pairs, batch_size, weights
         self._per_replica = per_replica
 
     def __len__(self) -> int:
@@ -89,20 +97,23 @@ class PairSampler(DistributedSampler[Any]):
 
     def __iter__(self) -> Iterator[Positions]:
         """Yields batches of pairs, `[batch_size, 2]`."""
-        pairs = draw_pairs(self._classes, self._pairs, np.random.default_rng([self.seed, self.epoch]))
+        pairs = draw_pairs(self._classes, self._pairs, np.random.default_rng([self.seed, self.epoch]), self._weights)
         for batch in range(self.rank, self._per_replica * self.num_replicas, self.num_replicas):
             # Every device needs the same number of batches; the last ones start again from the first.
             start = batch % self.batches * self._batch_size
             yield pairs[start : start + self._batch_size]
 
 
-def draw_pairs(classes: Positions, pairs: int, generator: np.random.Generator) -> Positions:
+def draw_pairs(
+    classes: Positions, pairs: int, generator: np.random.Generator, weights: npt.NDArray[np.float64] | None = None
+) -> Positions:
     """Draws pairs, positive and negative in turn.
 
     Args:
         classes: Class of each question, `[n]`.
         pairs: How many to draw.
         generator: Source of chance.
+        weights: How often each question is an anchor, in [0, 1], `[n]`; None for all alike, as is done where all are 0.
 
     Returns:
         Positions of anchor and partner, `[pairs, 2]`; never a question with itself.
@@ -114,11 +125,25 @@ def draw_pairs(classes: Positions, pairs: int, generator: np.random.Generator) -
     for turn, kind in enumerate(kinds):
         count = len(range(turn, pairs, len(kinds)))
         anchors = anchors_of[kind]
-        rounds = [generator.permutation(anchors) for _ in range(math.ceil(count / len(anchors)))]
-        chosen = np.concatenate([*rounds, anchors[:0]])[:count]
+        chosen = _go_round(anchors, count, generator, None if weights is None else weights[anchors])
         partners = [_draw(_partners(classes, anchor, kind), generator) for anchor in chosen]
         drawn[turn :: len(kinds)] = np.stack([chosen, np.array(partners, dtype=np.intp)], axis=1)
     return drawn
+
+
+def _go_round(
+    anchors: Positions, count: int, generator: np.random.Generator, weights: npt.NDArray[np.float64] | None
+) -> Positions:
+    """Each anchor once a round, in a new order each time; with weights, each in the share of the rounds that it has."""
+    if weights is None or (weights == 1).all() or not weights.any():
+        weights = None
+    chosen = [anchors[:0]]
+    while sum(map(len, chosen)) < count:
+        order = generator.permutation(len(anchors))
+        if weights is not None:
+            order = order[generator.random(len(anchors)) < weights[order]]
+        chosen.append(anchors[order])
+    return np.concatenate(chosen)[:count]
 
 
 def _partners(classes: Positions, anchor: int, same: bool) -> Positions:
@@ -179,6 +204,7 @@ class LabelDataModule(LightningDataModule):
         batch_size: int = 32,
         minimum_gain: float = 0.1,
         gain_mode: str = "relative",
+        noise: str = "keep",
         pairs_per_epoch: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -189,6 +215,8 @@ class LabelDataModule(LightningDataModule):
             batch_size: Pairs in a training batch, questions in an evaluation batch.
             minimum_gain: Lead of the best reranker over the runner-up that a question needs to be trained on.
             gain_mode: relative (a share of the runner-up's ROUGE-L, the paper's) or absolute (points of it).
+            noise: keep, weight or drop, for questions whose repeated scores disagree about the best reranker; needs a
+                table of several samples or references.
             pairs_per_epoch: Pairs drawn in an epoch; None for as many as kept questions, rounded up to an even number.
             seed: Of the pairs.
 
@@ -202,7 +230,7 @@ class LabelDataModule(LightningDataModule):
         # The path stays out of checkpoints and loggers: it may name a home folder.
         self.save_hyperparameters(ignore=["labels"])
         self.table = LabelTable.read(labels)
-        self.best_labels = choose_labels(self.table, minimum_gain, gain_mode)
+        self.best_labels = choose_labels(self.table, minimum_gain, gain_mode, noise)
         self._batch_size, self._pairs_per_epoch, self._seed = batch_size, pairs_per_epoch, seed
         self._data = PairBatch(
             torch.from_numpy(self.table.embeddings),
@@ -265,7 +293,7 @@ class LabelDataModule(LightningDataModule):
             )
 
     def setup(self, stage: str) -> None:
-        """Checks as `check`, and warns where pairs of one kind only can be drawn.
+        """Checks as `check`, and warns of rerankers with few examples and where pairs of one kind only can be drawn.
 
         Raises:
             InputError: As `check`.
@@ -273,6 +301,7 @@ class LabelDataModule(LightningDataModule):
         self.check(stage)
         if stage == "fit":
             self._warn_of_pairs()
+            self._warn_of_rare_classes()
 
     def train_dataloader(self) -> DataLoader[PairBatch]:
         """Batches of pairs; which ones depends on (seed, epoch) only."""
@@ -285,6 +314,7 @@ class LabelDataModule(LightningDataModule):
             self._seed,
             trainer.world_size if trainer else 1,
             trainer.global_rank if trainer else 0,
+            weights=self.best_labels.weight[kept],
         )
         data = PairDataset(PairBatch(*(column[torch.from_numpy(kept)] for column in self._data)))
         return DataLoader(data, batch_size=None, sampler=sampler)
@@ -322,6 +352,17 @@ class LabelDataModule(LightningDataModule):
             low, high = self.table.grid.ranges[name]
             columns.append((getattr(self.best_labels, name) - low) / ((high - low) or 1.0))
         return np.stack(columns, axis=1).astype(np.float32)
+
+    def _warn_of_rare_classes(self) -> None:
+        counts = np.bincount(self.best_labels.reranker[self.kept_for_training], minlength=len(self.rerankers))
+        rare = [f"{name} ({count})" for name, count in zip(self.rerankers, counts, strict=True) if count < ENOUGH]
+        if rare:
+            logger.warning(
+                "fewer than %d kept training questions have the best reranker %s: little can be learned of when to "
+                "choose it; label more questions, or lower data.minimum_gain",
+                ENOUGH,
+                ", ".join(rare),
+            )
 
     def _warn_of_pairs(self) -> None:
         kept = self.kept_for_training

@@ -21,7 +21,7 @@ from corag_search.shipped import shipped
 from data_prep.corpus import build_store
 from data_prep.dataset import Dataset, Question
 from data_prep.demo_corpus import LABELS
-from data_prep.label_job import run_label_job
+from data_prep.label_job import JobOptions, run_label_job
 from data_prep.readers import read_dataset
 from data_prep.selection import choose_labels
 from data_prep.table import LabelTable
@@ -127,9 +127,9 @@ def _label(
     target = out / "labels.parquet"
     for name in ("parquet", "questions.parquet", "rivals.parquet", "ledger.jsonl", "answers.sqlite"):
         (out / f"labels.{name}").unlink(missing_ok=True)
-    table, counts = run_label_job(dataset, live, config, shipped_labels.grid, target, workers=LIVE_WORKERS)
-    _say(f"{counts['evaluations']:,} evaluations, {counts['answers']} answers → {target}")
-    return table
+    run = run_label_job(dataset, live, config, shipped_labels.grid, target, JobOptions(workers=LIVE_WORKERS))
+    _say(f"{run.evaluations:,} evaluations, {run.answers} answers → {target}")
+    return run.table
 
 
 def _train(out: Path) -> Path:

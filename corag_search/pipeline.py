@@ -27,8 +27,10 @@ from corag_search.registry import whole
 from corag_search.rerankers import load_reranker
 from corag_search.rerankers.base import Reranker, as_reranker
 from corag_search.result import SearchResult
+from corag_search.retrieval import EmbeddingRetriever, Retriever, make_retriever
 from corag_search.shipped import find_checkpoint
 from corag_search.store import VectorStore
+from corag_search.token_vectors import beside
 from corag_search.tokenizers import Tokenizer, load_tokenizer
 
 TEMPLATE_TOKENS = 48  # room for the chat template that an endpoint wraps around the prompt
@@ -90,6 +92,7 @@ class Corag:
         embedder: The one that built the store; None for `config.embedder`, loaded when first needed.
         config: Settings; its component names are used for what is not given here.
         agent: Predicts reranker and settings for each query; None for the configured ones.
+        retriever: Gives the candidates; by `config.retrieval` from the store when None.
         generator: Writes the answer; loaded by `config.generator` when first needed.
         tokenizer: Counts; loaded by `config.tokenizer` when first needed.
 
@@ -104,6 +107,7 @@ class Corag:
         config: PipelineConfig | None = None,
         *,
         agent: ConfigurationAgent | None = None,
+        retriever: Retriever | None = None,
         generator: Generator | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
@@ -111,6 +115,7 @@ class Corag:
         self.agent = agent
         self._store = store
         self._embedder = None if embedder is None else self._checked(embedder)
+        self._retriever = retriever
         self._generator = generator
         self._tokenizer = tokenizer
         self._rerankers: dict[str, Reranker] = {}
@@ -150,6 +155,18 @@ class Corag:
             return self._embedder
 
     @property
+    def retriever(self) -> Retriever:
+        """Gives the candidates.
+
+        Raises:
+            InputError: There is neither a retriever nor a store.
+        """
+        with self._loading:
+            if self._retriever is None:
+                self._retriever = make_retriever(self.config.retrieval, self.store, self.embedder)
+            return self._retriever
+
+    @property
     def generator(self) -> Generator:
         """The generator, loaded on first use."""
         with self._loading:
@@ -168,12 +185,17 @@ class Corag:
     def reranker(self, name: str) -> Reranker:
         """A reranker by name with its configured options, loaded on first use.
 
+        "maxsim" reads the token vectors that lie beside the store, unless its options say otherwise.
+
         Raises:
             InputError: Unknown name, or it cannot be loaded.
         """
         with self._loading:
             if name not in self._rerankers:
-                self._rerankers[name] = load_reranker(name, **self.config.rerankers.get(name, {}))
+                options = self.config.rerankers.get(name, {})
+                if name == "maxsim" and self.config.store and beside(self.config.store).is_dir():
+                    options = {"token_vectors": str(beside(self.config.store)), **options}
+                self._rerankers[name] = load_reranker(name, **options)
             return self._rerankers[name]
 
     def search(
@@ -183,6 +205,8 @@ class Corag:
         budget: int | None = None,
         reranker: str | Reranker | None = None,
         candidates: int | Sequence[Chunk] | None = None,
+        prior: str | Reranker | None = None,
+        trace: bool = False,
         **settings: Any,
     ) -> Selected:
         """Choose the chunks for a query.
@@ -192,6 +216,9 @@ class Corag:
             budget: Tokens; the configured one when None.
             reranker: Name or object; the agent's choice when None, or the configured one without an agent.
             candidates: How many chunks to retrieve, or the very chunks to choose from, best first.
+            prior: Name or object that ranks the children where `expansion_width` or `root_width` is set; the configured
+                one when None.
+            trace: Keep the whole tree in the result's `trace`.
             **settings: Any other field of `SearchConfig`; takes precedence over the agent.
 
         Raises:
@@ -202,23 +229,29 @@ class Corag:
         config = _with_settings(self.config.search, settings, budget)
         prediction = None
         count, given = _count_or_chunks(self.config.candidates if candidates is None else candidates)
-        if given is None or self.agent is not None:
+        retriever = self.retriever if given is None else None
+        embedding = None
+        if self.agent is not None or isinstance(retriever, EmbeddingRetriever):
             with _timed(timings, "embed"):
                 embedding = self.embedder.encode([query])[0]
         if self.agent is not None:
+            assert embedding is not None, "embedded for the agent"
             with _timed(timings, "agent"):
                 prediction = self.agent.predict(embedding)
             predicted = {n: getattr(prediction, n) for n in SETTINGS}
             predicted["selection"] = getattr(self.agent, "selection", config.selection)
             config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
-        if given is None:
+        if retriever is not None:
             with _timed(timings, "retrieve"):
-                given = tuple(self.store.search(embedding, count))
+                given = tuple(retriever.retrieve(query, count, embedding=embedding))
+        assert given is not None, "retrieved or given"
         if reranker is None:
             reranker = prediction.reranker if prediction else self.config.reranker
-        judge = self.reranker(reranker) if isinstance(reranker, str) else as_reranker(reranker)
+        judge = self._reranker(reranker)
+        prior = self.config.prior if prior is None else prior
+        ranker = None if prior is None or not config.narrows else self._reranker(prior)
         with _timed(timings, "search"):
-            result = search_policy_tree(query, given, judge, config)
+            result = search_policy_tree(query, given, judge, config, prior=ranker, trace=trace)
         return Selected(
             **{f.name: getattr(result, f.name) for f in fields(result)},
             query=query,
@@ -281,6 +314,9 @@ class Corag:
         if self.agent is not None:
             self.agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)
         return embedder
+
+    def _reranker(self, given: str | Reranker) -> Reranker:
+        return self.reranker(given) if isinstance(given, str) else as_reranker(given)
 
     def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
         timings = dict(selected.timings)
@@ -369,7 +405,9 @@ def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int |
     allowed = [f.name for f in fields(SearchConfig)]
     for name in settings:
         if name not in allowed:
-            raise InputError(f"unknown setting {name!r}; allowed are candidates, reranker, {', '.join(allowed)}")
+            raise InputError(
+                f"unknown setting {name!r}; allowed are candidates, prior, reranker, trace, {', '.join(allowed)}"
+            )
     return replace(config, **settings) if budget is None else replace(config, **settings, budget=budget)
 
 

@@ -16,6 +16,8 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.prompt import PromptTemplate
 from corag_search.registry import whole
+from corag_search.retrieval import RETRIEVALS
+from corag_search.store import index_kind
 
 
 def _local_search() -> SearchConfig:
@@ -35,8 +37,13 @@ class PipelineConfig:
         tokenizer: Cuts chunks and counts every token of the run; see `load_tokenizer`.
         chunk_size: Tokens of a chunk.
         store: Directory of the vector store.
+        index: Kind and settings of the index that `corag index` makes, such as `{kind: hnsw, M: 32}`; a store that is
+            there keeps its own. Kinds: flat, hnsw (M, efConstruction, efSearch), ivfpq (nlist, nprobe, m, nbits).
         candidates: Chunks retrieved for a query.
+        retrieval: Where they come from: "dense" (embeddings), "lexical" (BM25 over the whole store) or "hybrid" (both,
+            by reciprocal rank fusion).
         reranker: Used when no agent is configured and a call names none.
+        prior: Reranker that ranks the children where `search.expansion_width` or `search.root_width` is set.
         rerankers: Those that labelling compares, by name, each with its options of `load_reranker` (such as `path`).
         agent: Directory of an exported checkpoint, or the name of a shipped one; None for fixed settings.
         generator: `name` and options of `load_generator`.
@@ -52,8 +59,11 @@ class PipelineConfig:
     tokenizer: str = "smollm2"
     chunk_size: int = 96
     store: str | None = None
+    index: dict[str, Any] = field(default_factory=lambda: {"kind": "flat"})
     candidates: int = 20
+    retrieval: str = "dense"
     reranker: str = "bm25"
+    prior: str | None = None
     rerankers: dict[str, dict[str, Any]] = field(default_factory=_embedded_rerankers)
     agent: str | None = None
     generator: dict[str, Any] = field(default_factory=lambda: {"name": "smollm2"})
@@ -68,12 +78,16 @@ class PipelineConfig:
             "max_answer_tokens": whole("max_answer_tokens", self.max_answer_tokens),
             "embedder": _component("embedder", self.embedder, "minilm"),
             "generator": _component("generator", self.generator, "smollm2"),
+            "index": index_kind(self.index).to_dict(),
             "tokenizer": _string("tokenizer", self.tokenizer, "a name or a path"),
             "reranker": _string("reranker", self.reranker, "a name"),
+            "prior": None if self.prior is None else _string("prior", self.prior, "a name, or null"),
             "rerankers": _options_by_name("rerankers", self.rerankers),
             "store": None if self.store is None else _string("store", self.store, "a directory, or null"),
             "agent": None if self.agent is None else _string("agent", self.agent, "a directory or a name, or null"),
         }
+        if self.retrieval not in RETRIEVALS:
+            raise InputError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {self.retrieval!r}")
         for name, kind in (("search", SearchConfig), ("prompt", PromptTemplate)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from corag_search.errors import InputError
 from corag_search.generators.base import Generation
@@ -136,6 +136,14 @@ class AnswerCache:
             ) from None
 
 
+class Answers(Protocol):
+    """Where answers are kept: an `AnswerCache`, or one in another process."""
+
+    def get(self, key: str) -> Generation | None: ...
+
+    def put(self, key: str, generation: Generation) -> None: ...
+
+
 class CachedGenerator:
     """A generator that looks into a cache first.
 
@@ -149,7 +157,7 @@ class CachedGenerator:
         calls: Answers that the generator was asked for.
     """
 
-    def __init__(self, generator: Generator, cache: AnswerCache) -> None:
+    def __init__(self, generator: Generator, cache: Answers) -> None:
         self.name = generator.name
         self.fingerprint = generator.fingerprint
         self.context_length = generator.context_length
@@ -162,7 +170,7 @@ class CachedGenerator:
 
     def generate(self, prompt: str, max_tokens: int) -> Generation:
         """As the generator's `generate`."""
-        key = self._cache.key(self.fingerprint, prompt, max_tokens)
+        key = AnswerCache.key(self.fingerprint, prompt, max_tokens)
         with self._lock:
             others = self._in_flight.get(key)
             if others is None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.chunk import Chunk
 from corag_search.chunking import chunk_documents
 from corag_search.embedders import load_embedder
 from corag_search.embedders.base import Embedder
+from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
-from corag_search.store import EmbedderIdentity, VectorStore
+from corag_search.store import EmbedderIdentity, VectorStore, index_kind
 from corag_search.tokenizers import Tokenizer, load_tokenizer
 from data_prep.dataset import Dataset
 from data_prep.progress import progress_bar
@@ -23,26 +28,77 @@ def build_store(
 
     Args:
         dataset: Its documents are the corpus.
-        config: Names embedder, tokenizer and chunk size.
+        config: Names embedder, tokenizer, chunk size and index; the lexical index is made where `retrieval` needs it.
         embedder: The configured one, when it is loaded already.
         tokenizer: The configured one, when it is loaded already.
 
     Raises:
-        InputError: An empty corpus, or a component that cannot be loaded.
+        InputError: An empty corpus, too few chunks for the index, or a component that cannot be loaded.
     """
     tokenizer = tokenizer or load_tokenizer(config.tokenizer)
     chunks = chunk_documents(dataset.documents, tokenizer, config.chunk_size)
     embedder = embedder or load_embedder(**config.embedder)
+    index = index_kind(config.index)
+    index.check(len(chunks), embedder.dimension)
+    store = VectorStore.from_embeddings(
+        chunks,
+        _embedded(chunks, embedder),
+        EmbedderIdentity.of(embedder),
+        tokenizer=config.tokenizer,
+        chunk_size=config.chunk_size,
+        index=index,
+    )
+    return _with_lexical(store, config)
+
+
+def extended_store(
+    store: VectorStore,
+    dataset: Dataset,
+    config: PipelineConfig,
+    embedder: Embedder | None = None,
+    tokenizer: Tokenizer | None = None,
+    *,
+    remove: Sequence[str] = (),
+) -> VectorStore:
+    """A store with a data set's documents added; only those are embedded, with a progress bar.
+
+    Args:
+        store: What is there.
+        dataset: Its documents are added.
+        config: Must name the store's embedder, tokenizer and chunk size.
+        embedder: The configured one, when it is loaded already.
+        tokenizer: The configured one, when it is loaded already.
+        remove: Ids of documents to remove first, such as those whose new versions are added.
+
+    Raises:
+        InputError: The store was made otherwise, holds one of the documents already, or lacks one to be removed.
+    """
+    for name, own in (("tokenizer", store.tokenizer), ("chunk_size", store.chunk_size)):
+        if getattr(config, name) != own:
+            raise InputError(
+                f"the store was built with {name} {own!r}, the configured one is {getattr(config, name)!r}; "
+                "configure the store's or build it anew with `corag index`"
+            )
+    embedder = embedder or load_embedder(**config.embedder)
+    store.check_embedder(embedder)
+    chunks = chunk_documents(dataset.documents, tokenizer or load_tokenizer(config.tokenizer), config.chunk_size)
+    if remove:
+        store = store.remove(remove)
+    store.check_new(chunks)
+    return _with_lexical(store.add_embeddings(chunks, _embedded(chunks, embedder)), config)
+
+
+def _embedded(chunks: Sequence[Chunk], embedder: Embedder) -> NDArray[np.float32]:
     parts = []
     with progress_bar("embed chunks", len(chunks)) as advance:
         for start in range(0, len(chunks), _BATCH):
             batch = chunks[start : start + _BATCH]
             parts.append(embedder.encode([chunk.text for chunk in batch]))
             advance(len(batch))
-    return VectorStore.from_embeddings(
-        chunks,
-        np.concatenate(parts),
-        EmbedderIdentity.of(embedder),
-        tokenizer=config.tokenizer,
-        chunk_size=config.chunk_size,
-    )
+    return np.concatenate(parts)
+
+
+def _with_lexical(store: VectorStore, config: PipelineConfig) -> VectorStore:
+    if config.retrieval != "dense":
+        _ = store.lexical  # made now, it is saved with the store
+    return store

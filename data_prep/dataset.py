@@ -9,9 +9,21 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 from corag_search.errors import InputError
-from data_prep.splits import assign_splits, shuffle_key
+from data_prep.splits import COMPOUND, assign_splits, shuffle_key
 
-__all__ = ["Dataset", "Document", "GoldPassage", "Question", "assign_splits", "check_document", "check_question"]
+__all__ = [
+    "COMPOUND",
+    "SYNTHETIC",
+    "Dataset",
+    "Document",
+    "GoldPassage",
+    "Question",
+    "assign_splits",
+    "check_document",
+    "check_question",
+]
+
+SYNTHETIC = "synthetic"  # kind of the questions that `synthesise_questions` makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,11 @@ class Dataset:
             return self._by_id[document_id]
         except KeyError:
             raise InputError(_no_document(document_id, self._by_id)) from None
+
+    @property
+    def with_gold(self) -> tuple[Question, ...]:
+        """The questions that name a gold passage."""
+        return tuple(question for question in self.questions if question.gold_passages)
 
     def passage_text(self, gold: GoldPassage) -> str:
         """The text of a gold passage."""

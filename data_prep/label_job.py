@@ -1,26 +1,32 @@
-"""A labelling run as `corag label` does it: everything loaded from the configuration, with progress."""
+"""A labelling job as `corag label` does it: everything loaded from the configuration, with progress."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from corag_search.embedders import load_embedder
+from corag_search.errors import InputError
 from corag_search.generators import load_generator
 from corag_search.pipeline_config import PipelineConfig
 from corag_search.registry import whole
 from corag_search.rerankers import load_reranker
 from corag_search.store import VectorStore
 from corag_search.tokenizers import load_tokenizer
-from data_prep.answers import AnswerCache, CachedGenerator
+from data_prep.answers import AnswerCache, Answers, CachedGenerator
 from data_prep.corpus import build_store
 from data_prep.dataset import Dataset, Question
+from data_prep.engines import Engine, LocalEngine
+from data_prep.estimate import PROBED, Work
 from data_prep.grid import LabelGrid
-from data_prep.labelling import Labeller, check_job, label_questions
+from data_prep.job_options import EngineName, JobOptions
+from data_prep.label_run import LabelRun, check_job, label_questions, probe_questions
+from data_prep.labelling import Labeller
 from data_prep.progress import progress_bar
-from data_prep.table import LabelTable
+from data_prep.ray_engine import RayEngine
 
 
 def run_label_job(
@@ -29,11 +35,8 @@ def run_label_job(
     config: PipelineConfig,
     grid: LabelGrid,
     out: Path,
-    *,
-    seed: int = 0,
-    workers: int = 1,
-    answers: Path | None = None,
-) -> tuple[LabelTable, dict[str, int]]:
+    options: JobOptions | None = None,
+) -> LabelRun:
     """Label questions of a data set.
 
     Args:
@@ -41,43 +44,179 @@ def run_label_job(
         questions: Those to label.
         config: Components and search settings; its `rerankers` are compared.
         grid: Settings to try.
-        out: The table's path, ending in `.parquet`.
-        seed: Of the splits.
-        workers: Questions labelled at a time.
-        answers: Cache of the generator's answers; beside the table when None.
-
-    Returns:
-        The table, and the totals `evaluations` and `answers` over its questions.
+        out: The table's path, ending in `.parquet`; the generator's answers are kept beside it.
+        options: How the job is run.
 
     Raises:
         InputError: As `label_questions`, or a component that cannot be loaded.
     """
-    check_job(questions, out)
-    whole("workers", workers)
+    options = options or JobOptions()
+    with (
+        _engine(dataset, questions, config, grid, out, options) as engine,
+        progress_bar("label questions", len(questions)) as advance,
+    ):
+        return label_questions(
+            engine,
+            dataset,
+            questions,
+            out,
+            seed=options.seed,
+            retry_failed=options.retry_failed,
+            progress=lambda _: advance(1),
+        )
+
+
+def estimate_label_job(
+    dataset: Dataset,
+    questions: Sequence[Question],
+    config: PipelineConfig,
+    grid: LabelGrid,
+    out: Path,
+    options: JobOptions | None = None,
+    probe: int = PROBED,
+) -> Work:
+    """What labelling the questions that are not done will take, going by a few that are labelled now.
+
+    Those stay in the ledger, where the job finds them. Arguments as of `run_label_job`.
+
+    Args:
+        dataset: The corpus, and all questions.
+        questions: Those to label.
+        config: Components and search settings.
+        grid: Settings to try.
+        out: The table's path; only ledger and answers are written.
+        options: How the job will be run.
+        probe: Questions to go by.
+
+    Raises:
+        InputError: As `run_label_job`.
+    """
+    options = options or JobOptions()
+    count = whole("probe", probe)
+    with (
+        _engine(dataset, questions, config, grid, out, options) as engine,
+        progress_bar("label a probe", count) as advance,
+    ):
+        records, left = probe_questions(engine, questions, out, count, progress=lambda _: advance(1))
+    return Work.of(records.values(), grid).scaled(left)
+
+
+def load_labeller(
+    dataset: Dataset,
+    config: PipelineConfig,
+    grid: LabelGrid,
+    references: tuple[str, ...],
+    samples: int,
+    answers: Answers,
+) -> Labeller:
+    """A labeller with everything loaded, and a store that is built where none is configured.
+
+    Args:
+        dataset: The corpus, and all questions.
+        config: Components and search settings.
+        grid: Settings to try.
+        references: What answers are scored against.
+        samples: Answers to each prompt; the generator is loaded as many times, with a seed of its own each time.
+        answers: Keeps what the generator answers.
+
+    Raises:
+        InputError: A component that cannot be loaded, or samples without temperature or seed.
+    """
     rerankers = [load_reranker(name, **options) for name, options in config.rerankers.items()]
     embedder = load_embedder(**config.embedder)
     tokenizer = load_tokenizer(config.tokenizer)
     store = VectorStore.load(config.store) if config.store else build_store(dataset, config, embedder, tokenizer)
-    generator = load_generator(**config.generator)
-    labeller = Labeller(dataset, store, embedder, rerankers, generator, tokenizer, config, grid)
-    counts = {"evaluations": 0, "answers": 0}
-    path = answers or out.with_name(f"{out.stem}.answers.sqlite")
+    generators = [
+        CachedGenerator(load_generator(**{**config.generator, **seed}), answers) for seed in _seeds(config, samples)
+    ]
+    return Labeller(
+        dataset, store, embedder, rerankers, generators[0], tokenizer, config, grid, references, tuple(generators[1:])
+    )
 
-    def count(_: str, record: dict[str, Any]) -> None:
-        counts["evaluations"] += sum(record["evaluations"].values())
-        counts["answers"] += record["answers"]
-        advance(1)
 
-    empty = True
+def _seeds(config: PipelineConfig, samples: int) -> list[dict[str, int]]:
+    """The option `seed` of the generator of each sample; the first has the configured one."""
+    options = config.generator
+    if samples == 1:
+        return [{}]
+    if not options.get("temperature"):
+        raise InputError(
+            f"{samples} samples of one answer would be equal at temperature 0; give the generator a temperature, such "
+            "as --generator.temperature 0.7, or ask for one sample"
+        )
+    first = options.get("seed", 0)
+    if first is None:
+        raise InputError(f"{samples} samples need seeds to be repeatable, generator.seed is null; give a number")
+    return [{"seed": whole("generator.seed", first, least=0) + sample} for sample in range(samples)]
+
+
+@contextmanager
+def _engine(
+    dataset: Dataset,
+    questions: Sequence[Question],
+    config: PipelineConfig,
+    grid: LabelGrid,
+    out: Path,
+    options: JobOptions,
+) -> Iterator[Engine]:
+    """The engine, loaded once the job is known to make sense; a cache of answers that stayed empty is removed."""
+    check_job(questions, out, options.references)
+    _seeds(config, options.samples)
+    path = out.with_name(f"{out.stem}.answers.sqlite")
+    if options.engine == EngineName.RAY and config.store is None:
+        config = replace(config, store=str(_shared_store(dataset, config, out)))
+    load = partial(load_labeller, dataset, config, grid, options.references, options.samples)
     try:
-        with AnswerCache(path) as cache, progress_bar("label questions", len(questions)) as advance:
-            cached = replace(labeller, generator=CachedGenerator(generator, cache))
-            try:
-                table = label_questions(cached, questions, out, seed=seed, workers=workers, progress=count)
-            finally:
-                empty = not len(cache)
+        with _on_ray(load, path, options) if options.engine == EngineName.RAY else _here(load, path, options) as engine:
+            yield engine
     finally:
-        generator.close()
+        _remove_if_empty(path)
+
+
+@contextmanager
+def _here(load: partial[Labeller], path: Path, options: JobOptions) -> Iterator[Engine]:
+    with AnswerCache(path) as cache:
+        labeller = load(cache)
+        try:
+            yield LocalEngine(labeller, options.workers, options.llm_concurrency)
+        finally:
+            for generator in (labeller.generator, *labeller.samplers):
+                generator.close()
+
+
+@contextmanager
+def _on_ray(load: partial[Labeller], path: Path, options: JobOptions) -> Iterator[Engine]:
+    engine = RayEngine(
+        load,
+        path.absolute(),
+        workers=options.workers,
+        llm_concurrency=options.llm_concurrency,
+        address=options.ray_address,
+        cpus=options.worker_cpus,
+        gpus=options.worker_gpus,
+    )
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _shared_store(dataset: Dataset, config: PipelineConfig, out: Path) -> Path:
+    """A store built once for all workers, beside the table, where each of them must be able to read it.
+
+    It stays for later runs; the labeller refuses one of other texts or models.
+    """
+    folder = out.absolute().with_name(f"{out.stem}.store")
+    if not folder.exists():
+        build_store(dataset, config).save(folder)
+    return folder
+
+
+def _remove_if_empty(path: Path) -> None:
+    if not path.is_file():
+        return
+    with suppress(InputError):  # a file of something else is left alone
+        with AnswerCache(path) as cache:
+            empty = not len(cache)
         if empty:
-            path.unlink(missing_ok=True)
-    return table, counts
+            path.unlink()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
 from corag_search.baselines import best_single, greedy_climb, naive_matched, naive_rag
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.embedders.base import Embedder
 from corag_search.errors import InputError
-from corag_search.generators.base import Generator
+from corag_search.generators.base import Generation, Generator
 from corag_search.pipeline import check_context
 from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree import search_policy_trees
@@ -26,18 +26,50 @@ from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.scores import SharedScores
 from corag_search.rerankers.base import Reranker
 from corag_search.result import SearchResult
+from corag_search.retrieval import Retriever, make_retriever
 from corag_search.store import EmbedderIdentity, VectorStore
 from corag_search.tokenizers import Tokenizer
 from data_prep.dataset import Dataset, Question
 from data_prep.grid import GridPoint, LabelGrid
-from data_prep.ledger import Ledger
-from data_prep.rouge import rouge_scores
-from data_prep.splits import assign_splits
-from data_prep.table import METRICS, LabelTable
+from data_prep.rouge import Rouge, best_of
 
 RIVALS = ("naive_rag", "best_single", "naive_matched", "greedy_climb")
+LLM, HUMAN = "llm", "human"
 # Below this many digits two rerankers' or two machines' floating-point noise begins.
 VALUE_DIGITS = 6
+
+Chosen = tuple[tuple[int, ...], float]  # order (indices into the candidates) and benefit
+Request = tuple[str, Generator]  # prompt, and who answers it
+Ask = Callable[[Callable[[Request], tuple[Generation, float]], Iterable[Request]], Iterable[tuple[Generation, float]]]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the searches of one question chose.
+
+    Attributes:
+        question: The question.
+        embedding: Of it, `[d]`.
+        candidates: The retrieved chunks, best first.
+        outcomes: What each reranker chose at each grid point, in grid order.
+        rivals: What each reranker chose by each method of `RIVALS`.
+        evaluations: Combinations that each reranker scored.
+        seconds: That it took.
+    """
+
+    question: Question
+    embedding: npt.NDArray[np.float32]
+    candidates: tuple[Chunk, ...]
+    outcomes: dict[str, list[Chosen]]
+    rivals: dict[str, dict[str, Chosen]]
+    evaluations: dict[str, int]
+    seconds: float
+
+    @property
+    def orders(self) -> list[tuple[int, ...]]:
+        """The distinct orders that were chosen anywhere, sorted."""
+        chosen = {order for points in self.outcomes.values() for order, _ in points}
+        return sorted(chosen | {order for methods in self.rivals.values() for order, _ in methods.values()})
 
 
 @dataclass(frozen=True)
@@ -53,6 +85,9 @@ class Labeller:
         tokenizer: Counts.
         config: Pipeline settings; of its search, budget, max_chunks, final_rule and selection are used.
         grid: Settings to try.
+        references: What answers are scored against: "llm" (the generator's own answer from the gold passages), "human"
+            (the data set's), or both; several are averaged.
+        samplers: The generator with other seeds: each gives one more sample of every answer, and all are averaged.
     """
 
     dataset: Dataset
@@ -63,10 +98,19 @@ class Labeller:
     tokenizer: Tokenizer
     config: PipelineConfig
     grid: LabelGrid = field(default_factory=LabelGrid)
+    references: tuple[str, ...] = (LLM,)
+    samplers: tuple[Generator, ...] = ()
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """Gives the candidates, as configured."""
+        return make_retriever(self.config.retrieval, self.store, self.embedder)
 
     def __post_init__(self) -> None:
         self.store.check_embedder(self.embedder)
         self._check_store()
+        check_references(self.references)
+        _check_whole(self.config.search)
         names = [reranker.name for reranker in self.rerankers]
         if not names or len(set(names)) < len(names):
             raise InputError(f"rerankers must be at least one, each named once, got {', '.join(names) or 'none'}")
@@ -117,6 +161,7 @@ class Labeller:
                 "final_rule": str(search.final_rule),
                 "selection": str(search.selection),
                 "candidates": self.config.candidates,
+                **({} if self.config.retrieval == "dense" else {"retrieval": self.config.retrieval}),
             },
             "chunking": {
                 "tokenizer": self.tokenizer.name,
@@ -130,55 +175,123 @@ class Labeller:
             },
             "prompt": self.config.prompt.fingerprint,
             "data": {"name": self.dataset.name, "fingerprint": self.dataset.fingerprint},
+            **self._scoring(),
             "versions": _versions(),
         }
 
-    def label(self, question: Question) -> dict[str, Any]:
-        """All outcomes of one question, as plain values for the ledger.
+    def _scoring(self) -> dict[str, Any]:
+        # Left out for one answer against one reference of the generator's, as tables had it before there was a choice.
+        if self.references == (LLM,) and not self.samplers:
+            return {}
+        return {"scoring": {"references": list(self.references), "samples": self.samples}}
 
-        Returns:
-            `reference`, `embedding`, `candidates` (chunk ids), `outcomes` (reranker → one (order, value) for each
-            grid point), `rivals` (reranker → method → (order, value)), `scores` (order as text → prompt tokens and
-            ROUGE), and the counts `evaluations` and `answers`.
+    @property
+    def samples(self) -> int:
+        """Answers to each prompt."""
+        return 1 + len(self.samplers)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether an order has several scores, of several references or samples."""
+        return len(self.references) * self.samples > 1
+
+    def label(self, question: Question, ask: Ask = map) -> dict[str, Any]:
+        """All outcomes of one question, as plain values for the ledger: `search`, then `score`.
 
         Raises:
-            InputError: A prompt would overflow the generator's context.
+            InputError: A prompt would overflow the generator's context, or a reranker's scores are unusable.
+            GeneratorError: The generator failed.
+            RerankerError: A reranker failed.
         """
+        return self.score(self.search(question), ask)
+
+    def search(self, question: Question) -> Searched:
+        """What every reranker chooses for a question at every grid point; the generator is not needed for it.
+
+        Raises:
+            InputError: A reranker's scores are unusable.
+            RerankerError: A reranker failed.
+        """
+        start = time.perf_counter()
         embedding = self.embedder.encode([question.text])[0]
-        candidates = self.store.search(embedding, self.config.candidates)
-        outcomes: dict[str, list[tuple[tuple[int, ...], float]]] = {}
-        rivals: dict[str, dict[str, tuple[tuple[int, ...], float]]] = {}
+        candidates = self.retriever.retrieve(question.text, self.config.candidates, embedding=embedding)
+        outcomes: dict[str, list[Chosen]] = {}
+        rivals: dict[str, dict[str, Chosen]] = {}
         evaluations = {}
         for reranker in self.rerankers:
             shared = SharedScores(question.text, candidates, reranker)
             outcomes[reranker.name] = self._grid_outcomes(question.text, candidates, shared)
             rivals[reranker.name] = self._rival_outcomes(question.text, candidates, shared, outcomes[reranker.name])
             evaluations[reranker.name] = shared.memo.evaluations
-        reference = self._generate(question, [self.dataset.passage_text(gold) for gold in question.gold_passages])
-        orders = {order for points in outcomes.values() for order, _ in points}
-        orders |= {order for methods in rivals.values() for order, _ in methods.values()}
-        scores = {}
-        for order in sorted(orders):
-            answer = self._generate(question, [candidates[i].text for i in order])
-            tokens = sum(candidates[i].cost for i in order)
-            scores[_key(order)] = [tokens, *rouge_scores(reference, answer)]
+        seconds = time.perf_counter() - start
+        return Searched(question, embedding, tuple(candidates), outcomes, rivals, evaluations, seconds)
+
+    def score(self, searched: Searched, ask: Ask = map) -> dict[str, Any]:
+        """Answers from each distinct order that was chosen, and how near they come to the references.
+
+        Args:
+            searched: What `search` gave.
+            ask: Maps a function over requests as the builtin does, perhaps several at a time; the order of completion
+                does not matter.
+
+        Returns:
+            `reference`, `embedding`, `candidates` (chunk ids), `outcomes` (reranker → one (order, value) for each
+            grid point), `rivals` (reranker → method → (order, value)), `scores` (order as text → prompt tokens and
+            ROUGE, the mean over references and samples), the counts `evaluations` and `answers`, and `usage` (`calls`,
+            `prompt_tokens`, `answer_tokens`, `search_seconds`, `answer_seconds`). Where there are several references
+            or samples, also `repeats`: order as text → ROUGE for each reference and, within it, each sample.
+
+        Raises:
+            InputError: A prompt would overflow the generator's context.
+            GeneratorError: The generator failed.
+        """
+        question, candidates = searched.question, searched.candidates
+        orders = searched.orders
+        samples = (self.generator, *self.samplers)
+        requests = [
+            (self._prompt(question, [candidates[i].text for i in order]), generator)
+            for order in orders
+            for generator in samples
+        ]
+        if LLM in self.references:
+            gold = [self.dataset.passage_text(passage) for passage in question.gold_passages]
+            requests.append((self._prompt(question, gold), self.generator))
+        generations = list(ask(self._generate, requests))
+        answers = [generation.text for generation, _ in generations]
+        reference = answers.pop() if LLM in self.references else question.answers[0]
+        repeats = {
+            _key(order): self._repeats(question, reference, answers[i * len(samples) : (i + 1) * len(samples)])
+            for i, order in enumerate(orders)
+        }
+        tokens = {_key(order): sum(candidates[i].cost for i in order) for order in orders}
         return {
             "reference": reference,
-            "embedding": embedding.tolist(),
+            "embedding": searched.embedding.tolist(),
             "candidates": [chunk.id for chunk in candidates],
-            "outcomes": {name: [(_key(order), value) for order, value in points] for name, points in outcomes.items()},
+            "outcomes": {name: [(_key(o), value) for o, value in points] for name, points in searched.outcomes.items()},
             "rivals": {
                 name: {method: (_key(order), value) for method, (order, value) in methods.items()}
-                for name, methods in rivals.items()
+                for name, methods in searched.rivals.items()
             },
-            "scores": scores,
-            "evaluations": evaluations,
+            "scores": {key: [tokens[key], *_mean(own)] for key, own in repeats.items()},
+            **({"repeats": repeats} if self.repeated else {}),
+            "evaluations": searched.evaluations,
             "answers": len(orders),
+            "usage": {
+                "calls": len(requests),
+                "prompt_tokens": sum(generation.prompt_tokens for generation, _ in generations),
+                "answer_tokens": sum(generation.answer_tokens for generation, _ in generations),
+                "search_seconds": round(searched.seconds, 3),
+                "answer_seconds": round(sum(seconds for _, seconds in generations), 3),
+            },
         }
 
-    def _grid_outcomes(
-        self, query: str, candidates: Sequence[Chunk], shared: SharedScores
-    ) -> list[tuple[tuple[int, ...], float]]:
+    def _repeats(self, question: Question, reference: str, answers: Sequence[str]) -> list[Rouge]:
+        """ROUGE of each answer, reference by reference; of several human answers the one that is met best counts."""
+        texts = {LLM: [reference], HUMAN: question.answers}
+        return [best_of(texts[kind], answer) for kind in self.references for answer in answers]
+
+    def _grid_outcomes(self, query: str, candidates: Sequence[Chunk], shared: SharedScores) -> list[Chosen]:
         """(order, value) at each grid point, in grid order.
 
         One search at the greatest iteration count answers for the smaller ones, and all settings share their scores.
@@ -203,8 +316,8 @@ class Labeller:
         query: str,
         candidates: Sequence[Chunk],
         shared: SharedScores,
-        outcomes: Sequence[tuple[tuple[int, ...], float]],
-    ) -> dict[str, tuple[tuple[int, ...], float]]:
+        outcomes: Sequence[Chosen],
+    ) -> dict[str, Chosen]:
         """(order, value) of each rival at the default settings; `naive_matched` spends what the tree search spends."""
         defaults = self.grid.defaults
         config = default_search(self.config.search, defaults)
@@ -218,13 +331,21 @@ class Labeller:
         }
         return {method: (result.order, round(result.value, VALUE_DIGITS)) for method, result in results.items()}
 
-    def _generate(self, question: Question, texts: Sequence[str]) -> str:
+    def _prompt(self, question: Question, texts: Sequence[str]) -> str:
         prompt = self.config.prompt.fill(question.text, texts)
-        try:
-            check_context(prompt, self.config.max_answer_tokens, self.generator, self.tokenizer)
-        except InputError as error:
-            raise InputError(f"question {question.id!r}: {error}") from None
-        return self.generator.generate(prompt, self.config.max_answer_tokens).text
+        check_context(prompt, self.config.max_answer_tokens, self.generator, self.tokenizer)
+        return prompt
+
+    def _generate(self, request: Request) -> tuple[Generation, float]:
+        """The answer with its tokens, counted by the run's tokenizer where the generator does not tell; seconds."""
+        prompt, generator = request
+        start = time.perf_counter()
+        answer = generator.generate(prompt, self.config.max_answer_tokens)
+        seconds = time.perf_counter() - start
+        if not answer.prompt_tokens:
+            prompt_tokens, answer_tokens = self.tokenizer.count([prompt, answer.text])
+            answer = Generation(answer.text, prompt_tokens, answer_tokens)
+        return answer, seconds
 
 
 def _versions() -> dict[str, str]:
@@ -236,130 +357,30 @@ def _versions() -> dict[str, str]:
     return installed
 
 
+def check_references(references: Sequence[str]) -> None:
+    """Refuse what names no references (InputError)."""
+    if not references or set(references) - {LLM, HUMAN} or len(set(references)) < len(references):
+        raise InputError(f"references must be llm, human or llm,human, got {','.join(references) or 'none'!r}")
+
+
+def _check_whole(search: SearchConfig) -> None:
+    """Labels compare settings on equal terms: every affordable child is scored, however long it takes."""
+    for name in ("expansion_width", "root_width", "time_limit"):
+        if getattr(search, name) is not None:
+            raise InputError(
+                f"search.{name} must be left out for labels, got {getattr(search, name)!r}; it may be set where the "
+                "agent is used"
+            )
+
+
 def default_search(config: SearchConfig, defaults: GridPoint) -> SearchConfig:
     """Settings of a search at the grid's defaults."""
     return replace(config, **defaults._asdict())
 
 
-def label_questions(
-    labeller: Labeller,
-    questions: Iterable[Question],
-    out: Path,
-    *,
-    seed: int = 0,
-    workers: int = 1,
-    progress: Callable[[str, dict[str, Any]], None] = lambda question, record: None,
-) -> LabelTable:
-    """Label questions into a table, resuming what an earlier run of the same settings finished.
-
-    Each finished question is one durable record in the ledger `OUT.ledger.jsonl`, kept beside the table so that more
-    questions can be added later.
-
-    Args:
-        labeller: With everything loaded.
-        questions: Out of its data set.
-        out: The table's path, ending in `.parquet`.
-        seed: Of the splits by document.
-        workers: Questions labelled at a time, in threads; the table does not depend on it.
-        progress: Called with id and record after each question, also for those already done.
-
-    Raises:
-        InputError: No question, the ledger belongs to other settings, or as `Labeller.label`.
-    """
-    wanted = list(questions)
-    check_job(wanted, out)
-    fingerprint = labeller.fingerprint()
-    ledger = Ledger(ledger_path(out), fingerprint)
-    try:
-        with ledger, ThreadPoolExecutor(workers) as pool:
-            pending = {}
-            for question in wanted:
-                if question.id in ledger.done:
-                    progress(question.id, ledger.done[question.id])
-                else:
-                    pending[pool.submit(labeller.label, question)] = question.id
-            try:
-                for finished in as_completed(pending):
-                    name = pending[finished]
-                    ledger.append(name, finished.result())
-                    progress(name, ledger.done[name])
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    except BaseException:
-        if not ledger.done:
-            ledger.path.unlink(missing_ok=True)
-        raise
-    records = dict(ledger.done)
-    labelled = [question for question in labeller.dataset.questions if question.id in records]
-    table = table_of(labelled, records, assign_splits(labeller.dataset, seed=seed), labeller.grid, fingerprint)
-    table.write(out)
-    return table
-
-
-def check_job(wanted: Sequence[Question], out: Path) -> None:
-    """Refuse what cannot be labelled, before anything is loaded or written.
-
-    Raises:
-        InputError: No question, one without gold passage, or a table's name that does not end in `.parquet`.
-    """
-    if not wanted:
-        raise InputError("there are no questions to label; give a data set that has questions")
-    without_gold = [question.id for question in wanted if not question.gold_passages]
-    if without_gold:
-        raise InputError(
-            f"{len(without_gold)} of {len(wanted)} questions have no gold passage to write a reference answer from, "
-            f"the first is {without_gold[0]!r}; leave them out of the data set"
-        )
-    if out.suffix != ".parquet":
-        raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
-
-
-def ledger_path(out: Path) -> Path:
-    """Where the ledger of a table lies."""
-    return out.with_name(f"{out.stem}.ledger.jsonl")
-
-
-def table_of(
-    questions: Sequence[Question],
-    records: dict[str, dict[str, Any]],
-    splits: dict[str, str],
-    grid: LabelGrid,
-    fingerprint: dict[str, Any],
-) -> LabelTable:
-    """The label table of ledger records."""
-    rows: list[tuple] = []
-    rival_rows: list[tuple] = []
-    points = [tuple(point) for point in grid]
-    for question in questions:
-        record = records[question.id]
-        orders = {key: np.array(key.split(), np.int32) for key in record["scores"]}
-        for reranker, outcomes in record["outcomes"].items():
-            for point, (key, value) in zip(points, outcomes, strict=True):
-                tokens, *rouge = record["scores"][key]
-                rows.append((question.id, reranker, *point, orders[key], tokens, value, *rouge))
-        for reranker, methods in record["rivals"].items():
-            for method, (key, value) in methods.items():
-                tokens, *rouge = record["scores"][key]
-                rival_rows.append((question.id, method, reranker, orders[key], tokens, value, *rouge))
-    outcome = ["order", "prompt_tokens", "value", *METRICS]
-    return LabelTable(
-        scores=pd.DataFrame(rows, columns=["question_id", "reranker", *GridPoint._fields, *outcome]),
-        questions=pd.DataFrame(
-            {
-                "question_id": [question.id for question in questions],
-                "domain": [question.domain for question in questions],
-                "kind": [question.kind for question in questions],
-                "language": [question.language for question in questions],
-                "split": [splits[question.id] for question in questions],
-                "reference": [records[question.id]["reference"] for question in questions],
-                "embedding": [np.array(records[question.id]["embedding"], np.float32) for question in questions],
-                "candidates": [records[question.id]["candidates"] for question in questions],
-            }
-        ),
-        rivals=pd.DataFrame(rival_rows, columns=["question_id", "method", "reranker", *outcome]),
-        fingerprint=fingerprint,
-    )
+def _mean(repeats: Sequence[Rouge]) -> list[float]:
+    """Mean of each measure; of a single score, that score to the bit."""
+    return [sum(values) / len(repeats) for values in zip(*repeats, strict=True)]
 
 
 def _key(order: tuple[int, ...]) -> str:

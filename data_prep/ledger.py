@@ -18,11 +18,11 @@ _FORMAT = 1  # of the file; raise it when older ledgers can no longer be read
 
 
 class Ledger:
-    """An append-only JSON-lines file: the run's header, then one record per finished key.
+    """An append-only JSON-lines file: the run's header, then one record per finished key, or the error of a failed one.
 
     Invariants: bytes before `_end` are whole lines, known to the disk; whatever stands behind it was torn by a kill or
     a full disk and is cut off. One process at a time holds the file (an advisory lock, which dies with the process);
-    its threads may append at once. A key appended again replaces its record.
+    its threads may append at once. A key's last record counts; its last error does only while it has no record.
 
     Attributes:
         path: The file; made, with its folders, when it is not there.
@@ -38,6 +38,7 @@ class Ledger:
         self.recovered = 0
         self._end = 0
         self._done: dict[str, Any] = {}
+        self._failed: dict[str, str] = {}
         self._append_lock = threading.Lock()
         first = _line({"corag_ledger": _FORMAT, "header": header})
         try:
@@ -59,6 +60,11 @@ class Ledger:
         """The record of every finished key, as JSON gives it back; it grows with `append`."""
         return MappingProxyType(self._done)
 
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """The last error of every key that was tried and is not finished."""
+        return MappingProxyType(self._failed)
+
     def append(self, key: str, record: Any) -> None:
         """Writes a record and waits until the disk has it.
 
@@ -69,12 +75,19 @@ class Ledger:
         Raises:
             OSError: The disk is full or failing; the ledger is as it was before, and `append` may be tried again.
         """
-        line = _line({"key": key, "record": record})
-        with self._append_lock:
-            if self._file < 0:
-                raise ValueError(f"ledger {self.path} is closed")
-            self._write(line)
-            self._done[key] = json.loads(line)["record"]
+        self._append({"key": key, "record": record})
+
+    def fail(self, key: str, error: str) -> None:
+        """Writes that a key was tried in vain, and waits until the disk has it.
+
+        Args:
+            key: What failed.
+            error: Why, in one line.
+
+        Raises:
+            OSError: As `append`.
+        """
+        self._append({"key": key, "error": error})
 
     def close(self) -> None:
         """Gives up the file; again does nothing."""
@@ -88,6 +101,22 @@ class Ledger:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        line = _line(entry)
+        with self._append_lock:
+            if self._file < 0:
+                raise ValueError(f"ledger {self.path} is closed")
+            self._write(line)
+            self._keep(json.loads(line))
+
+    def _keep(self, entry: Mapping[str, Any]) -> None:
+        key = entry["key"]
+        if "record" in entry:
+            self._done[key] = entry["record"]
+            self._failed.pop(key, None)
+        elif key not in self._done:
+            self._failed[key] = entry["error"]
 
     def _lock_file(self) -> None:
         try:
@@ -146,15 +175,14 @@ class Ledger:
     def _take(self, line: bytes, number: int) -> None:
         try:
             entry = json.loads(line)
-            key, record = entry["key"], entry["record"]
-            if not isinstance(key, str):
+            if not isinstance(entry["key"], str) or ("record" not in entry and not isinstance(entry["error"], str)):
                 raise TypeError
+            self._keep(entry)
         except (ValueError, TypeError, KeyError):
             raise InputError(
                 f"ledger {self.path}, line {number} is damaged ({line[:40]!r}); delete that line (its work is done "
                 "again) or restore the file from a copy"
             ) from None
-        self._done[key] = record
 
     def _no_ledger(self) -> InputError:
         return InputError(f"{self.path} is no ledger, its first line is not a ledger's header; give another path")

@@ -28,6 +28,8 @@ def guess_language(text: str) -> str:
     >>> guess_language("光合作用制造ATP")
     'zh'
     """
+    if text.isascii():
+        return ""
     letters = [c for c in text[:_SAMPLE] if unicodedata.category(c)[0] == "L"]
     if any(within(letter, KANA) for letter in letters):
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.errors import InputError
-from data_prep.grid import LabelGrid
+from data_prep.grid import GridPoint, LabelGrid
 from data_prep.table import LabelTable
 
 # Scores closer than this are the same outcome: F-measures of equal overlap differ in their last bits.
 _DECIMALS = 9
+ENOUGH = 10  # kept questions of one best reranker, below which there is a warning
+_SPLITS = 20  # of repeated scores in half
+_ALL_SPLITS = 100_000  # from which those are drawn
 
 
 class GainMode(StrEnum):
@@ -26,6 +30,14 @@ class GainMode(StrEnum):
     ABSOLUTE = "absolute"  # in points of ROUGE-L
 
 
+class Noise(StrEnum):
+    """What becomes of a question whose repeated scores disagree about the best reranker."""
+
+    KEEP = "keep"  # nothing
+    WEIGHT = "weight"  # it counts by the share of splits in half whose halves agree
+    DROP = "drop"  # it is kept only when they agree more often than not
+
+
 class Reason(StrEnum):
     """Why a question is kept for training, or why not."""
 
@@ -33,6 +45,7 @@ class Reason(StrEnum):
     ZERO = "no reranker scores above 0"
     TIE = "the best two rerankers are equal"
     SMALL = "the best reranker leads by too little"
+    NOISE = "repeated scores disagree about the best reranker"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +65,9 @@ class BestLabels:
         runner_up_score: ROUGE-L of the runner-up at its own best grid point, `[n]`; 0 without one.
         kept: Whether the question is used for training, `[n]`.
         reasons: Why, `[n]`.
+        agreement: How often both halves of the repeated scores name the same best reranker, in [0, 1], `[n]`; None
+            where the table has no repeated scores.
+        weight: What a kept question counts in training, in [0, 1], `[n]`; 1 unless noise is weighted.
     """
 
     question_ids: tuple[str, ...]
@@ -66,12 +82,19 @@ class BestLabels:
     runner_up_score: npt.NDArray[np.float64]
     kept: npt.NDArray[np.bool_]
     reasons: tuple[Reason, ...]
+    agreement: npt.NDArray[np.float64] | None
+    weight: npt.NDArray[np.float64]
+
+    def rare(self, least: int = ENOUGH) -> dict[str, int]:
+        """Rerankers that are the best of fewer than `least` kept questions, with their number of these."""
+        counts = np.bincount(self.reranker[self.kept], minlength=len(self.rerankers))
+        return {name: int(count) for name, count in zip(self.rerankers, counts, strict=True) if count < least}
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Rows of a table to print: (what, which, "count (share)").
 
-        First how many questions are kept and why the others fell out, then the best rerankers of the kept ones by
-        domain.
+        First how many questions are kept and why the others fell out, how often the halves of repeated scores agree,
+        then the best rerankers and their settings of the kept ones by domain.
         """
         total = len(self.question_ids)
         counts = Counter(self.reasons)
@@ -81,14 +104,28 @@ class BestLabels:
             for reason in Reason
             if (text := _share(counts[reason], total)) and (counts[reason] or reason is Reason.KEPT)
         ]
+        if self.agreement is not None:
+            rows.append(("same best reranker in both halves", "of all", f"{self.agreement.mean():.0%}"))
+            if self.kept.any():
+                rows.append(("", "of the kept", f"{self.agreement[self.kept].mean():.0%}"))
+                rows.append(("", "weight of the kept", f"{self.weight[self.kept].sum():.1f}"))
         for domain in sorted(set(self.domains)):
-            best = [self.reranker[i] for i in np.flatnonzero(self.kept) if self.domains[i] == domain]
+            own = np.flatnonzero(self.kept & (np.array(self.domains) == domain))
+            best = self.reranker[own].tolist()
             for index, name in enumerate(self.rerankers):
                 rows.append((f"best in {domain}", name, _share(best.count(index), len(best))))
+            for setting in GridPoint._fields:
+                values = sorted(Counter(getattr(self, setting)[own].tolist()).items())
+                rows.append((f"settings in {domain}", setting, ", ".join(f"{v:g} × {n}" for v, n in values) or "–"))
         return rows
 
 
-def choose_labels(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode | str = GainMode.RELATIVE) -> BestLabels:
+def choose_labels(
+    table: LabelTable,
+    minimum_gain: float = 0.1,
+    mode: GainMode | str = GainMode.RELATIVE,
+    noise: Noise | str = Noise.KEEP,
+) -> BestLabels:
     """Chooses the best reranker and settings of each question, and which questions to train on.
 
     Among equal scores go first: fewer prompt tokens, fewer iterations, settings closest to the defaults, the grid's
@@ -100,32 +137,35 @@ def choose_labels(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode |
         table: The label table.
         minimum_gain: Least lead, at least 0: a share of the runner-up's score, or points of ROUGE-L.
         mode: relative or absolute.
+        noise: keep, weight or drop, for questions whose repeated scores disagree.
 
     Raises:
-        InputError: When `minimum_gain` or `mode` is unusable.
+        InputError: When an argument is unusable, or noise is to be weighted or dropped and nothing was scored twice.
     """
     if not math.isfinite(minimum_gain) or minimum_gain < 0:
         raise InputError(f"minimum_gain must be a finite number, at least 0, got {minimum_gain!r}")
     if mode not in list(GainMode):
         raise InputError(f"gain mode must be one of {', '.join(GainMode)}, got {mode!r}")
+    if noise not in list(Noise):
+        raise InputError(f"noise must be one of {', '.join(Noise)}, got {noise!r}")
+    agreement = half_agreement(table)
+    if noise != Noise.KEEP and agreement is None:
+        raise InputError(
+            f"noise cannot be {noise!r}: the table has one score of each answer; label with several --samples or "
+            "--references, or keep"
+        )
     questions, rerankers, points = len(table), len(table.rerankers), len(table.grid)
     scores = table.rouge().reshape(questions, rerankers, points).round(_DECIMALS)
-    tokens = table.tokens.reshape(questions, rerankers, points)
-    grid = np.array(list(table.grid))  # [points, 3], columns as in GridPoint
-    iterations, distance = grid[:, 2], _distance_from_defaults(table.grid, grid)
-
-    best_point = _first(scores, tokens, iterations, distance)[..., 0]  # [questions, rerankers]
-    at_best = (np.arange(questions)[:, None], np.arange(rerankers)[None], best_point)
-    score_of = scores[at_best]
-    ranking = _first(score_of, tokens[at_best], iterations[best_point], distance[best_point], best_point)
+    best_point, score_of, ranking = _rank(table, scores)
     rows = np.arange(questions)
     best = ranking[:, 0]
     runner_up = ranking[:, 1] if rerankers > 1 else np.full(questions, -1)
     score = score_of[rows, best]
     rival = score_of[rows, runner_up] if rerankers > 1 else np.zeros(questions)
     needed = minimum_gain * rival if mode == GainMode.RELATIVE else minimum_gain
-    kept = (score - rival - needed > 10.0**-_DECIMALS) & (score > 0)
-    settings = grid[best_point[rows, best]]
+    clear = (score - rival - needed > 10.0**-_DECIMALS) & (score > 0)
+    sure = np.ones(questions, bool) if noise != Noise.DROP or agreement is None else agreement > 0.5
+    settings = np.array(list(table.grid))[best_point[rows, best]]
     return BestLabels(
         question_ids=tuple(table.questions["question_id"]),
         domains=tuple(table.questions["domain"]),
@@ -137,9 +177,78 @@ def choose_labels(table: LabelTable, minimum_gain: float = 0.1, mode: GainMode |
         iterations=settings[:, 2].astype(np.int64),
         score=score,
         runner_up_score=rival,
-        kept=kept,
-        reasons=tuple(_reason(*row) for row in zip(kept, score, rival, strict=True)),
+        kept=clear & sure,
+        reasons=tuple(_reason(*row) for row in zip(clear, sure, score, rival, strict=True)),
+        agreement=agreement,
+        weight=np.ones(questions) if noise != Noise.WEIGHT or agreement is None else agreement,
     )
+
+
+def soft_targets(table: LabelTable, temperature: float = 0.05) -> npt.NDArray[np.float64]:
+    """How good each reranker is for each question, as a distribution: what a soft cross-entropy aims at.
+
+    The softmax of each reranker's ROUGE-L at its own best settings, divided by the temperature. The full score vectors
+    are `LabelTable.rouge`.
+
+    Args:
+        table: The label table.
+        temperature: In points of ROUGE-L, above 0: towards 0 it becomes the hard label, ties shared evenly.
+
+    Returns:
+        `[n, rerankers]`; each row sums to 1.
+
+    Raises:
+        InputError: An unusable temperature.
+    """
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise InputError(f"temperature must be a finite number above 0, got {temperature!r}")
+    best = table.rouge().max(axis=(2, 3, 4)).round(_DECIMALS)
+    weights = np.exp((best - best.max(axis=1, keepdims=True)) / temperature)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def half_agreement(table: LabelTable) -> npt.NDArray[np.float64] | None:
+    """How often the best reranker is the same in both halves of a question's repeated scores.
+
+    The repeats (references × samples) are split in half in up to 20 ways; each half's mean chooses a best reranker as
+    `choose_labels` does.
+
+    Returns:
+        Share of the splits in which both agree, `[n]`; None without repeated scores.
+    """
+    repeated = table.repeated()
+    if repeated is None:
+        return None
+    repeats = repeated.reshape(len(repeated), len(table), len(table.rerankers), len(table.grid))
+    ways = list(itertools.islice(itertools.combinations(range(len(repeats)), len(repeats) // 2), _ALL_SPLITS))
+    if len(ways) > _SPLITS:
+        chosen = np.random.default_rng(0).choice(len(ways), _SPLITS, replace=False)
+        ways = [ways[i] for i in chosen]
+    agreed = np.zeros(len(table))
+    for half in ways:
+        inside = np.isin(np.arange(len(repeats)), half)
+        one, other = (_rank(table, repeats[part].mean(axis=0).round(_DECIMALS))[2][:, 0] for part in (inside, ~inside))
+        agreed += one == other
+    return agreed / len(ways)
+
+
+def _rank(
+    table: LabelTable, scores: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    """Each reranker's best grid point, its score there, and the rerankers' ranking, each `[n, rerankers]`.
+
+    Args:
+        table: Gives the prompt tokens and the grid.
+        scores: `[n, rerankers, points]`, rounded.
+    """
+    tokens = table.tokens.reshape(scores.shape)
+    grid = np.array(list(table.grid))  # [points, 3], columns as in GridPoint
+    iterations, distance = grid[:, 2], _distance_from_defaults(table.grid, grid)
+    best_point = _first(scores, tokens, iterations, distance)[..., 0]
+    at_best = (np.arange(scores.shape[0])[:, None], np.arange(scores.shape[1])[None], best_point)
+    score_of = scores[at_best]
+    ranking = _first(score_of, tokens[at_best], iterations[best_point], distance[best_point], best_point)
+    return best_point, score_of, ranking
 
 
 def _first(score: npt.NDArray[Any], *lower_first: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -157,9 +266,9 @@ def _distance_from_defaults(grid: LabelGrid, points: npt.NDArray[np.float64]) ->
     return (scaled**2).sum(axis=-1).round(_DECIMALS)
 
 
-def _reason(kept: bool, score: float, runner_up: float) -> Reason:
-    if kept:
-        return Reason.KEPT
+def _reason(clear: bool, sure: bool, score: float, runner_up: float) -> Reason:
+    if clear:
+        return Reason.KEPT if sure else Reason.NOISE
     if score <= 0:
         return Reason.ZERO
     return Reason.TIE if score == runner_up else Reason.SMALL

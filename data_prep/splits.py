@@ -1,14 +1,16 @@
-"""Which questions train, validate and test: whole documents, so that nothing leaks."""
+"""Which questions train, validate and test: whole documents or domains, so that nothing leaks."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from corag_search.errors import InputError
+from data_prep.duplicates import duplicate_groups
 
 if TYPE_CHECKING:
     from data_prep.dataset import Dataset, Question
@@ -16,38 +18,58 @@ if TYPE_CHECKING:
 _ATTEMPTS = 32  # at filling the splits, each in another order; the best is taken
 _PASSES = 20  # over all groups, moving one at a time; a pass without a move ends them earlier
 
+COMPOUND = "compound"  # kind of the questions that `compose_questions` makes
 FRACTIONS: Mapping[str, float] = {"train": 0.6, "val": 0.15, "test": 0.25}
 
 
-def assign_splits(dataset: Dataset, fractions: Mapping[str, float] = FRACTIONS, seed: int = 0) -> dict[str, str]:
-    """A split for every question, by document.
+class SplitBy(StrEnum):
+    """What is never divided between splits."""
 
-    Questions that share a gold document, directly or through others, always come into the same split. Every domain
-    is filled by itself, so that each reaches the fractions as nearly as its whole documents allow; where that leaves
-    a choice, the fractions of the whole data set decide.
+    DOCUMENT = "document"
+    DOMAIN = "domain"
+
+
+def assign_splits(
+    dataset: Dataset,
+    fractions: Mapping[str, float] = FRACTIONS,
+    seed: int = 0,
+    by: SplitBy | str = SplitBy.DOCUMENT,
+) -> dict[str, str]:
+    """A split for every question, by document or by domain.
+
+    Questions that share a gold document or are nearly the same, directly or through others, always come into the same
+    split. By document, every domain is filled by itself, so that each reaches the fractions as nearly as its whole
+    documents allow; where that leaves a choice, the fractions of the whole data set decide. By domain, all questions
+    of a domain come into one split, and the fractions are reached as nearly as whole domains allow.
 
     Args:
         dataset: Its questions are split.
         fractions: Share of the questions by split; they sum to 1.
         seed: Another seed, another choice of documents.
+        by: What is never divided.
 
     Returns:
         Split by question id, in the questions' order.
 
     Raises:
-        InputError: Fractions that are negative or do not sum to 1.
+        InputError: Fractions that are negative or do not sum to 1, or an unknown `by`.
     """
+    if by not in list(SplitBy):
+        raise InputError(f"splits can be by {' or by '.join(SplitBy)}, got {by!r}")
     shares = list(fractions.values())
     if any(not share >= 0 for share in shares) or not math.isclose(sum(shares), 1):
         raise InputError(f"fractions must be at least 0 and sum to 1, got {dict(fractions)}")
-    groups = _connected(dataset.questions)
-    domains = [Counter(q.domain for q in group).most_common(1)[0][0] for group in groups]
+    groups = _connected(dataset.questions, SplitBy(by))
+    # Compound questions go where their parts go: the same data set without them has the same splits.
+    counted = [[q for q in group if q.kind != COMPOUND] or group for group in groups]
+    whole_domains = by == SplitBy.DOMAIN  # then none can be filled by itself
+    domains = ["" if whole_domains else Counter(q.domain for q in group).most_common(1)[0][0] for group in counted]
     sizes: Counter[str] = Counter()
-    for group, domain in zip(groups, domains, strict=True):
+    for group, domain in zip(counted, domains, strict=True):
         sizes[domain] += len(group)
     # A few hundred documents are easily filled a few per cent off; thousands never are.
     attempts = max(1, min(_ATTEMPTS, _ATTEMPTS * 500 // max(len(groups), 1)))
-    fillings = [_filled(groups, domains, sizes, fractions, f"{seed}/{attempt}") for attempt in range(attempts)]
+    fillings = [_filled(counted, domains, sizes, fractions, f"{seed}/{attempt}") for attempt in range(attempts)]
     split_of = min(fillings, key=lambda filling: filling[0])[1]
     by_question = {q.id: split_of[i] for i, group in enumerate(groups) for q in group}
     return {q.id: by_question[q.id] for q in dataset.questions}
@@ -111,20 +133,29 @@ def shuffle_key(seed: int | str, item_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{item_id}".encode()).digest()
 
 
-def _connected(questions: tuple[Question, ...]) -> list[list[Question]]:
-    """Questions in groups that share no document with each other."""
-    parent: dict[str, str] = {}
+def _connected(questions: Sequence[Question], by: SplitBy) -> list[list[Question]]:
+    """Questions in groups that must not be divided."""
+    parent: dict[Hashable, Hashable] = {}
 
-    def root(document: str) -> str:
-        while parent.setdefault(document, document) != document:
-            parent[document] = document = parent[parent[document]]
-        return document
+    def root(item: Hashable) -> Hashable:
+        while parent.setdefault(item, item) != item:
+            parent[item] = item = parent[parent[item]]
+        return item
 
+    def join(one: Hashable, other: Hashable) -> None:
+        parent[root(one)] = root(other)
+
+    # Of compound questions, which the parts decide on, none is like another that does not share a document with it.
+    single = [question for question in questions if question.kind != COMPOUND]
+    for group in duplicate_groups([question.text for question in single]):
+        for index in group[1:]:
+            join(("question", single[index].id), ("question", single[group[0]].id))
     for question in questions:
-        for gold in question.gold_passages[1:]:
-            parent[root(gold.document)] = root(question.gold_passages[0].document)
-    groups: dict[object, list[Question]] = defaultdict(list)
+        for gold in question.gold_passages:
+            join(("question", question.id), ("document", gold.document))
+        if by == SplitBy.DOMAIN:
+            join(("question", question.id), ("domain", question.domain))
+    groups: dict[Hashable, list[Question]] = defaultdict(list)
     for question in questions:
-        passages = question.gold_passages
-        groups[("document", root(passages[0].document)) if passages else ("question", question.id)].append(question)
+        groups[root(("question", question.id))].append(question)
     return list(groups.values())

@@ -20,6 +20,7 @@ import pyarrow.types as kinds
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from data_prep.grid import GridPoint, LabelGrid
+from data_prep.repeats import ordered_repeats, repeated_scores
 
 SCHEMA_VERSION = 1
 SPLITS = ("train", "val", "test")
@@ -37,8 +38,18 @@ _SCHEMAS = {
     "questions": pa.schema([*((name, pa.string()) for name in _TEXT), ("embedding", pa.list_(pa.float32()))]),
     "rivals": pa.schema([(name, pa.string()) for name in ("question_id", "method", "reranker")] + _OUTCOME),
     "scores": pa.schema([("question_id", pa.string()), ("reranker", pa.string()), *_SETTINGS, *_OUTCOME]),
+    "repeats": pa.schema(
+        [
+            ("question_id", pa.string()),
+            ("order", pa.list_(pa.int32())),
+            ("reference", pa.string()),
+            ("sample", pa.int32()),
+            *((metric, pa.float64()) for metric in METRICS),
+        ]
+    ),
 }
 _NULLABLE = frozenset({"reference"})
+_OPTIONAL = ("rivals", "repeats")
 
 
 class LabelTable:
@@ -54,6 +65,9 @@ class LabelTable:
         questions: One row per question: question_id, domain, kind, language, split (train, val or test), `reference`
             (the answer scored against, or null), `embedding` (of the question); further columns are kept.
         rivals: One row per (question_id, method, reranker), with the outcome columns of `scores`; None without.
+        repeats: One row per (question_id, order, reference, sample): the scores that those of `scores` and `rivals` are
+            the means of, where an order was scored against several references or answered several times; None
+            without.
         fingerprint: What the labels depend on, as plain JSON values. Needed here: `embedder` (name, dimension,
             fingerprint), `grid` (as `LabelGrid.to_dict` gives it), `rerankers` (list of names). By custom also
             chunking, prompt, generator, data, versions.
@@ -65,6 +79,7 @@ class LabelTable:
         questions: pd.DataFrame,
         fingerprint: Mapping[str, Any],
         rivals: pd.DataFrame | None = None,
+        repeats: pd.DataFrame | None = None,
     ) -> None:
         """Checks and orders the frames.
 
@@ -80,24 +95,25 @@ class LabelTable:
         known = pd.Index(self.questions["question_id"])
         self.scores = _ordered_scores(_conform(scores, "scores"), known, self.rerankers, self.grid)
         self.rivals = None if rivals is None else _ordered_rivals(_conform(rivals, "rivals"), known)
+        self.repeats = None if repeats is None else ordered_repeats(_conform(repeats, "repeats"), self.scores)
 
     def __len__(self) -> int:
         return len(self.questions)
 
     @classmethod
     def read(cls, path: str | Path) -> LabelTable:
-        """Reads `NAME.parquet`, `NAME.questions.parquet` and, where it exists, `NAME.rivals.parquet`.
+        """Reads `NAME.parquet`, `NAME.questions.parquet` and, where they exist, the rivals and the repeats.
 
         Raises:
             InputError: When a file is missing, is not such a table, or the files do not belong together.
         """
         path = Path(path)
         scores, fingerprint = _read_part(path, "scores")
-        questions, of_questions = _read_part(_file_of(path, "questions"), "questions")
-        rivals, of_rivals = None, fingerprint
-        if _file_of(path, "rivals").exists():
-            rivals, of_rivals = _read_part(_file_of(path, "rivals"), "rivals")
-        for part, other in (("questions", of_questions), ("rivals", of_rivals)):
+        parts = {"scores": scores}
+        for part in ("questions", *_OPTIONAL):
+            if part in _OPTIONAL and not _file_of(path, part).exists():
+                continue
+            parts[part], other = _read_part(_file_of(path, part), part)
             if other != fingerprint:
                 differing = sorted(key for key in {*fingerprint, *other} if fingerprint.get(key) != other.get(key))
                 raise InputError(
@@ -105,7 +121,7 @@ class LabelTable:
                     f"{', '.join(differing)}; take all files from one `corag label` run"
                 )
         try:
-            return cls(scores, questions, fingerprint, rivals)
+            return cls(fingerprint=fingerprint, **parts)
         except InputError as error:
             raise InputError(f"label table {path}: {error}") from error
 
@@ -121,12 +137,13 @@ class LabelTable:
         with ExitStack() as files:
             # Nothing is renamed before everything is written; the last one entered is renamed first, so whoever sees
             # the new scores sees the rest too.
-            for part, frame in (("scores", self.scores), ("rivals", self.rivals), ("questions", self.questions)):
-                if frame is not None:
+            for part in ("scores", *_OPTIONAL, "questions"):
+                if (frame := getattr(self, part)) is not None:
                     partial = files.enter_context(replacing_file(_file_of(path, part)))
                     _write_part(frame, part, self.fingerprint, partial)
-        if self.rivals is None:
-            _file_of(path, "rivals").unlink(missing_ok=True)  # an earlier table's rivals are not this one's
+        for part in _OPTIONAL:
+            if getattr(self, part) is None:
+                _file_of(path, part).unlink(missing_ok=True)  # an earlier table's are not this one's
 
     @cached_property
     def embeddings(self) -> npt.NDArray[np.float32]:
@@ -150,6 +167,23 @@ class LabelTable:
         if metric not in METRICS:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
         return self._dense(metric)
+
+    def repeated(self, metric: str = "rougeL") -> npt.NDArray[np.float64] | None:
+        """The scores whose mean `rouge` gives, `[repeats, n, rerankers, exploration, cost_coefficient, iterations]`.
+
+        Args:
+            metric: rouge1, rouge2 or rougeL.
+
+        Returns:
+            One repeat for each reference and sample, or None where there is a single one.
+
+        Raises:
+            InputError: When the metric is unknown.
+        """
+        if self.repeats is None:
+            return None
+        shape = self.rouge(metric).shape
+        return repeated_scores(self.repeats, self.scores, metric).reshape(-1, *shape)
 
     def split(self, name: str) -> npt.NDArray[np.intp]:
         """Positions of the questions of a split, `[m]`.

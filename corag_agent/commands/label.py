@@ -4,50 +4,152 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Set
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from data_prep.dataset import Dataset, Question
+from data_prep.estimate import PROBED, TokenPrice, Work, work_rows
 from data_prep.grid import LabelGrid
+from data_prep.job_options import JobOptions
+from data_prep.readers import ReaderOptions
 
+if TYPE_CHECKING:
+    from data_prep.label_run import LabelRun
+
+FAILURES = 1  # exit code when questions are left that failed
 EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --limit 50 --out runs/labels.parquet
-Run it again after an interruption: finished questions are kept."""
+  corag label --config configs/local.yaml --data squad:dev.json --compose 150 --out runs/compound.parquet
+  corag label --config configs/local.yaml --data files:handbook --synthesise 200 --out runs/handbook.parquet
+  corag label --data squad:dev.json --out runs/labels.parquet --dry-run --price.prompt 0.5 --price.answer 1.5
+  corag label --config configs/paper.yaml --data squad:dev.json --out runs/paper.parquet --llm-concurrency 32
+Run it again after an interruption: finished questions are kept. Those that failed are passed over until --retry-failed
+takes them up; while any is left, the exit code is 1."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--data", type=str, required=True, help="FORMAT:PATH with questions and gold passages.")
     parser.add_argument("--out", type=Path, required=True, help="The table, ending in .parquet.")
     parser.add_argument("--limit", type=int | None, default=None, help="Label a sample of this many questions.")
-    parser.add_argument("--seed", type=int, default=0, help="Of the sample and of the splits by document.")
-    parser.add_argument("--workers", type=int, default=1, help="Questions labelled at a time.")
+    parser.add_argument(
+        "--compose",
+        type=int | None,
+        default=None,
+        help="Label this many compound questions, each joined from two or three of one document, and no others.",
+    )
+    parser.add_argument(
+        "--synthesise",
+        type=int | None,
+        default=None,
+        help="Label this many questions that the generator writes about chunks of the documents, and no others.",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="Of samples, new questions and splits by document.")
+    parser.add_argument("--references", type=str, default="llm", help="To score against: llm, human or llm,human.")
+    parser.add_argument("--dry_run", action="store_true", help="Only estimate the work, from a probe.")
+    parser.add_argument("--probe", type=int, default=PROBED, help="Questions that --dry_run labels; they are kept.")
+    parser.add_class_arguments(JobOptions, None, skip={"references", "seed"})
+    parser.add_class_arguments(TokenPrice, "price")
+    parser.add_class_arguments(ReaderOptions, "reader")
     parser.add_class_arguments(LabelGrid, "grid")
     add_json(parser)
     add_pipeline(parser)
 
 
-def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    from corag_agent.evaluation.text_table import text_table
-    from data_prep.label_job import run_label_job
+def run(arguments: argparse.Namespace, named: Set[str]) -> int:
+    from data_prep.label_job import estimate_label_job, run_label_job
     from data_prep.readers import read_dataset
+
+    options = _options(arguments)
+    dataset = read_dataset(arguments.data, arguments.reader, seed=arguments.seed)
+    made = _new_questions(arguments, dataset)
+    asked = replace(dataset, questions=made or _usable(dataset, options) or dataset.questions)
+    dataset = replace(dataset, questions=(*dataset.questions, *made))
+    chosen = asked if arguments.limit is None else asked.select(arguments.limit, arguments.seed)
+    job = (dataset, chosen.questions, pipeline_of(arguments), arguments.grid, arguments.out, options)
+    if arguments.dry_run:
+        _print_estimate(estimate_label_job(*job, probe=arguments.probe), arguments, options)
+        return 0
+    done = run_label_job(*job)
+    _print_run(done, arguments, options)
+    return FAILURES if done.failures else 0
+
+
+def _options(arguments: argparse.Namespace) -> JobOptions:
+    given = {field.name: getattr(arguments, field.name) for field in fields(JobOptions)}
+    return JobOptions(**given | {"references": tuple(arguments.references.split(","))})
+
+
+def _usable(dataset: Dataset, options: JobOptions) -> tuple[Question, ...]:
+    """The questions that have what they are scored against."""
+    from data_prep.labelling import HUMAN, LLM
+
+    return tuple(
+        question
+        for question in dataset.questions
+        if (LLM not in options.references or question.gold_passages)
+        and (HUMAN not in options.references or question.answers)
+    )
+
+
+def _hours(work: Work, options: JobOptions) -> float:
+    return work.hours(options.workers, options.llm_concurrency, options.in_flight)
+
+
+def _print_estimate(work: Work, arguments: argparse.Namespace, options: JobOptions) -> None:
+    from corag_agent.evaluation.text_table import text_table
+
+    hours = _hours(work, options)
+    if arguments.json:
+        print_json({"estimate": work.to_dict(hours, arguments.price)})
+        return
+    print_out(text_table(("left to do", "estimate"), work_rows([(work, hours)], arguments.price)))
+
+
+def _print_run(done: LabelRun, arguments: argparse.Namespace, options: JobOptions) -> None:
+    from corag_agent.evaluation.text_table import text_table
     from data_prep.selection import choose_labels
 
-    dataset = read_dataset(arguments.data)
-    chosen = dataset if arguments.limit is None else dataset.select(arguments.limit, arguments.seed)
-    table, counts = run_label_job(
-        dataset,
-        chosen.questions,
-        pipeline_of(arguments),
-        arguments.grid,
-        arguments.out,
-        seed=arguments.seed,
-        workers=arguments.workers,
-    )
     if arguments.json:
-        print_json({"labels": str(arguments.out), "questions": len(table), **counts})
+        counts = {"evaluations": done.evaluations, "answers": done.answers, "failed": dict(done.failures)}
+        print_json({"labels": str(arguments.out), "questions": len(done.table), **counts})
         return
-    print_out(text_table(("", "", "questions"), choose_labels(table).summary()))
-    work = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    print_out(f"{len(table)} questions, {work} → {arguments.out}")
+    print_out(text_table(("", "", "questions"), choose_labels(done.table).summary()))
+    estimated, took = _comparison(done, arguments.grid)
+    if took.questions:
+        columns = [(estimated, _hours(estimated, options)), (took, done.seconds / 3600)]
+        print_out(text_table(("this run", "estimate", "took"), work_rows(columns, arguments.price)))
+    for question, error in done.failures.items():
+        print_out(f"failed: {question}: {error}")
+    failed = f", {len(done.failures)} failed (--retry-failed takes them up)" if done.failures else ""
+    work = f"{done.evaluations:,} evaluations, {done.answers:,} answers"
+    print_out(f"{len(done.table)} questions{failed}, {work} → {arguments.out}")
+
+
+def _comparison(done: LabelRun, grid: LabelGrid) -> tuple[Work, Work]:
+    """What the first questions of the ledger, as a dry run takes them, promised for this run; what it was."""
+    took = Work.of([done.records[question] for question in done.labelled], grid)
+    measured = [record for record in done.records.values() if "usage" in record]
+    return Work.of(measured[:PROBED], grid).scaled(round(took.questions)), took
+
+
+def _new_questions(arguments: argparse.Namespace, dataset: Dataset) -> tuple[Question, ...]:
+    """The compound or synthetic questions to label in place of the data set's own; none without such an option."""
+    from corag_search.errors import InputError
+    from data_prep.compose import compose_questions
+    from data_prep.label_run import check_table_name
+    from data_prep.synthesise import synthesise_for_job
+
+    if arguments.compose is not None and arguments.synthesise is not None:
+        raise InputError("compose and synthesise were both given; label their questions into two tables")
+    if arguments.compose is not None:
+        return compose_questions(dataset, arguments.compose, arguments.seed)
+    if arguments.synthesise is not None:
+        check_table_name(arguments.out)
+        answers = arguments.out.with_name(f"{arguments.out.stem}.answers.sqlite")
+        return synthesise_for_job(dataset, pipeline_of(arguments), arguments.synthesise, answers, arguments.seed)
+    return ()

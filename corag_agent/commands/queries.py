@@ -49,6 +49,8 @@ def ask_each(
     method: str,
     describe: Callable[[Any], str],
     as_dict: Callable[[Any], dict[str, Any]],
+    keep: Callable[[int, Any], None] | None = None,
+    **options: Any,
 ) -> None:
     """Put each question to `Corag.search` or `Corag.answer` and print what comes back.
 
@@ -58,13 +60,17 @@ def ask_each(
         method: `search` or `answer`.
         describe: The outcome for people.
         as_dict: The outcome for programs.
+        keep: Stores an outcome; gets its number, from 1, and the outcome.
+        **options: Of the method, for every question.
     """
     from corag_search.pipeline import Corag
 
     queries = queries_of(arguments)
     ask = getattr(Corag.from_config(pipeline_of(arguments)), method)
-    for query in queries:
-        outcome = ask(query, **overrides(arguments, named))
+    for number, query in enumerate(queries, 1):
+        outcome = ask(query, **overrides(arguments, named), **options)
+        if keep is not None:
+            keep(number, outcome)
         if arguments.json:
             print_json(as_dict(outcome))
         else:

@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Set
+from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
 from corag_agent.commands.parser import add_pipeline
 from corag_agent.commands.queries import add_queries, ask_each
+from corag_search.errors import InputError
+from corag_search.files import replacing_file
 from corag_search.pipeline import Selected
+from corag_search.tree_page import tree_page
 
 EXAMPLE = """  corag search --store runs/store --query "How tall is the Eiffel Tower and who built it?"
-  corag search --config configs/local.yaml --store runs/store --queries questions.txt --json"""
+  corag search --config configs/local.yaml --store runs/store --queries questions.txt --json
+  corag search --store runs/store --query "Who built it?" --tree tree.html"""
+
+TREE_FORMATS = (".html", ".json")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_queries(parser)
+    parser.add_argument(
+        "--tree",
+        type=Path | None,
+        default=None,
+        help="Write the search tree: a picture (.html) or data (.json). With --queries one file each: NAME-1.html, …",
+    )
     add_pipeline(parser)
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    ask_each(arguments, named, "search", describe, selected_as_dict)
+    tree: Path | None = arguments.tree
+    if tree is None:
+        ask_each(arguments, named, "search", describe, selected_as_dict)
+        return
+    if tree.suffix not in TREE_FORMATS:
+        raise InputError(f"tree must end in {' or '.join(TREE_FORMATS)}, got {str(tree)!r}")
+
+    def keep(number: int, selected: Selected) -> None:
+        write_tree(selected, tree if arguments.queries is None else tree.with_stem(f"{tree.stem}-{number}"))
+
+    ask_each(arguments, named, "search", describe, selected_as_dict, keep, trace=True)
+
+
+def write_tree(selected: Selected, path: Path) -> None:
+    """The tree of a search made with `trace=True`, as the file's ending says."""
+    assert selected.trace is not None, "it was asked for"
+    if path.suffix == ".html":
+        text = tree_page(selected.trace)
+    else:
+        text = json.dumps(selected.trace.to_dict(), ensure_ascii=False) + "\n"
+    with replacing_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def describe(selected: Selected) -> str:

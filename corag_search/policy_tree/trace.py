@@ -55,6 +55,7 @@ class SearchTrace:
         candidates: Retrieved chunks, best first.
         nodes: Evaluated combinations, as they were found; the empty root is not among them.
         chosen: Position in `nodes` of the combination that was returned.
+        order: Indices of that combination, in the order of the prompt.
     """
 
     query: str
@@ -63,6 +64,7 @@ class SearchTrace:
     candidates: tuple[Chunk, ...]
     nodes: tuple[TraceNode, ...]
     chosen: int
+    order: Order
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -76,6 +78,7 @@ class SearchTrace:
             ],
             "nodes": [dataclasses.asdict(node) for node in self.nodes],
             "chosen": self.chosen,
+            "order": self.order,
         }
 
 
@@ -135,4 +138,5 @@ def trace_of(
             for row in range(ROOT + 1, count)
         ),
         chosen=kept.index(same) - 1,  # type: ignore[arg-type]
+        order=chosen.order,
     )

@@ -48,9 +48,9 @@ def load_reranker(name: str, /, **options: Any) -> Reranker:
     Args:
         name: One of `list_rerankers()`, or "server:" and a name of your own, which tells several servers apart in one
             configuration and becomes the reranker's name.
-        **options: Parameters of its class: `device`, `dtype`, `batch_size` of "cosine" and "maxsim"; `path`, `devices`,
-            `batch_size`, `trust_remote_code` of the cross-encoders; `k1`, `b` of "bm25"; `base_url`, `dialect` and more
-            of "server".
+        **options: Parameters of its class: `device`, `dtype`, `batch_size` of "cosine" and "maxsim"; `token_vectors` of
+            "maxsim"; `path`, `devices`, `batch_size`, `trust_remote_code`, `dtype` of the cross-encoders; `long` of
+            these and "cosine"; `k1`, `b` of "bm25"; `base_url`, `dialect` and more of "server".
 
     Raises:
         InputError: Unknown name or option, an unusable value or checkpoint, or a package that is not installed.

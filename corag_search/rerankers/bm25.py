@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,23 +10,9 @@ from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.lexical import K1, B, inverse_document_frequency, lexical_tokens
 from corag_search.rerankers.base import Combinations, Scores
 from corag_search.rerankers.session import reduce_orders, score_in_session
-from corag_search.scripts import UNSPACED
-
-# Marks that belong to the letter before them and that \w leaves out: Latin, Hebrew, Arabic, the scripts of India.
-_MARKS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff"
-_TOKEN = re.compile(f"[{UNSPACED}]|(?:(?![{UNSPACED}])[\\w{_MARKS}])+")
-
-
-def lexical_tokens(text: str) -> list[str]:
-    """Lower-cased words; in scripts without spaces each character is one. Compatibility forms are folded (NFKC).
-
-    Example:
-        >>> lexical_tokens("The 2nd ＣＡＳＥ: 光合作用!")
-        ['the', '2nd', 'case', '光', '合', '作', '用']
-    """
-    return _TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 class BM25Reranker:
@@ -52,7 +36,7 @@ class BM25Reranker:
     order_sensitive = False
     max_tokens: int | None = None
 
-    def __init__(self, k1: float = 1.5, b: float = 0.75) -> None:
+    def __init__(self, k1: float = K1, b: float = B) -> None:
         """Choose the parameters.
 
         Args:
@@ -97,7 +81,7 @@ class BM25Session:
             b: Share of the length normalisation.
         """
         frequency = np.count_nonzero(counts[:, :-1], axis=0)
-        idf = np.log1p((len(counts) - frequency + 0.5) / (frequency + 0.5))
+        idf = inverse_document_frequency(len(counts), frequency)
         gain = weights * idf
         self._gain = gain / gain.sum() if len(gain) else gain  # k1 + 1 is above and below the line
         self._average = counts[:, -1].mean() if counts[:, -1].any() else 1.0

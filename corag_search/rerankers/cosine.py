@@ -4,34 +4,60 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from corag_search.embedders.minilm import MAX_TOKENS, MiniLMEmbedder
-from corag_search.errors import InputError
+from corag_search.embedders.minilm import MAX_TOKENS, SPECIAL_TOKENS, MiniLMEmbedder
 from corag_search.rerankers.base import Combinations, Scores
+from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, long_choice, windows
+
+CACHED_QUERIES = 1024
 
 
 class CosineReranker:
-    """MiniLM's cosine of the query and the chunks' texts joined in order, max(0, ·).
+    """MiniLM's cosine of the query and the chunks' texts joined in order, max(0, ·). Safe to share between threads.
+
+    Queries are encoded and chunks tokenised once; what a batch encodes are the combinations.
 
     Attributes:
         name: "cosine".
         order_sensitive: True; the encoder sees positions.
-        max_tokens: 512. Query and combination are encoded apart, so their sum may reach it without any cut.
+        max_tokens: 512. Query and combination are encoded apart, so their sum may reach it without any cut. None with
+            `long="window"`.
     """
 
     name = "cosine"
     order_sensitive = True
-    max_tokens: int | None = MAX_TOKENS
 
-    def __init__(self, dtype: str = "float32", device: str | None = None, batch_size: int = 32) -> None:
-        """Prepare; the model is loaded at first use. The options are those of `MiniLMEmbedder`."""
+    def __init__(
+        self, dtype: str = "float32", device: str | None = None, batch_size: int = 32, long: str = "refuse"
+    ) -> None:
+        """Prepare; the model is loaded at first use.
+
+        Args:
+            dtype: As for `MiniLMEmbedder`.
+            device: As for `MiniLMEmbedder`.
+            batch_size: Texts per forward pass.
+            long: "refuse" to keep the search below 512 tokens; "window" to score a longer combination over overlapping
+                windows, of which the best counts.
+
+        Raises:
+            InputError: An unusable value, or the extra `local` is not installed.
+        """
+        self._long = long_choice(long)
+        self.max_tokens: int | None = MAX_TOKENS if self._long is Long.REFUSE else None
         self._embedder = MiniLMEmbedder(dtype, device, batch_size)
+        self._query_vector = lru_cache(CACHED_QUERIES)(self._encode_query)
+        self._warned = False
+
+    @cached_property
+    def _tokens(self) -> JoinedTokens:
+        return JoinedTokens(self._embedder.tokenizer)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in MiniLM's tokens, with its two special tokens."""
-        return self._embedder.count_tokens(texts)
+        return [len(self._tokens.of([text])) + SPECIAL_TOKENS for text in texts]
 
     def score(self, query: str, combinations: Combinations) -> Scores:
         """Benefits `[n]`; an empty combination has 0."""
@@ -43,30 +69,33 @@ class CosineReranker:
         Raises:
             InputError: Not as many queries as combinations.
         """
-        texts = joined(queries, combinations)
-        row = {text: number for number, text in enumerate(dict.fromkeys([*queries, *texts]))}
-        distinct = list(row)
-        if max(self.count_tokens(distinct), default=0) > MAX_TOKENS:
+        check_pairs(queries, combinations)
+        scores = np.zeros(len(combinations))
+        filled = [row for row, combination in enumerate(combinations) if combination]
+        if not filled:
+            return scores
+        texts = [tuple(chunk.text for chunk in combinations[row]) for row in filled]
+        spans = self._windows(list(dict.fromkeys(texts)))
+        vectors = self._embedder.encode_ids([ids for own in spans.values() for ids in own]).astype(np.float64)
+        ends = np.cumsum([len(own) for own in spans.values()])
+        of_text = dict(zip(spans, np.split(vectors, ends[:-1]), strict=True))
+        for row, text in zip(filled, texts, strict=True):
+            scores[row] = (of_text[text] @ self._query_vector(queries[row])).max()
+        return np.clip(scores, 0.0, 1.0)
+
+    def _windows(self, texts: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], list]:
+        """What is read of each joined text; warns the first time that something is cut."""
+        room = MAX_TOKENS - SPECIAL_TOKENS
+        ids = [self._tokens.of(text) for text in texts]
+        if self._long is Long.REFUSE and not self._warned and any(len(row) > room for row in ids):
+            self._warned = True
+            longest = max(map(len, ids)) + SPECIAL_TOKENS
             warnings.warn(
-                f"reranker 'cosine' reads {MAX_TOKENS} tokens; longer combinations were cut and do not compare",
-                stacklevel=2,
+                f"reranker 'cosine' reads {MAX_TOKENS} tokens; a text of {longest} was cut, and scores of cut texts do "
+                "not compare; long='window' reads all of it (said once)",
+                stacklevel=4,
             )
-        vectors = self._embedder.encode(distinct).astype(np.float64)
-        similarity = np.einsum(
-            "nd,nd->n", vectors[[row[query] for query in queries]], vectors[[row[text] for text in texts]]
-        )
-        filled = np.fromiter(map(bool, combinations), np.bool_, len(combinations))
-        return np.where(filled, np.clip(similarity, 0.0, 1.0), 0.0)
+        return {text: windows(row, room, self._long) for text, row in zip(texts, ids, strict=True)}
 
-
-def joined(queries: Sequence[str], combinations: Combinations) -> list[str]:
-    """The text of each combination, its chunks joined in order by a space (METHOD §4).
-
-    Raises:
-        InputError: Not as many queries as combinations.
-    """
-    if len(queries) != len(combinations):
-        raise InputError(
-            f"score_pairs takes one query per combination, got {len(queries)} queries for {len(combinations)}"
-        )
-    return [" ".join(chunk.text for chunk in combination) for combination in combinations]
+    def _encode_query(self, query: str) -> np.ndarray:
+        return self._embedder.encode([query])[0].astype(np.float64)

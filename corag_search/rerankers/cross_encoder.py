@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corag_search.embedders.checkpoint import check_checkpoint, default_device, quiet_loading, unusable
+from corag_search.embedders.batches import Ids
+from corag_search.embedders.checkpoint import check_checkpoint, check_dtype, default_device, quiet_loading, unusable
 from corag_search.errors import InputError
 from corag_search.packaged import require
 from corag_search.registry import whole
 from corag_search.rerankers.base import Combinations, Scores
-from corag_search.rerankers.cosine import joined
-
-Logits = NDArray[np.float64]
-Pairs = list[tuple[str, str]]
+from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, long_choice, windows
+from corag_search.rerankers.pair_model import Loaded, Logits, PairModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class CrossEncoderReranker:
     Attributes:
         name: A key of `CROSS_ENCODERS`.
         order_sensitive: True.
-        max_tokens: The model's limit for query and combination together.
+        max_tokens: The model's limit for query and combination together; None with `long="window"`.
     """
 
     order_sensitive = True
@@ -71,8 +68,10 @@ class CrossEncoderReranker:
         devices: str | Sequence[str] | None = None,
         batch_size: int = 32,
         trust_remote_code: bool = False,
+        dtype: str = "float32",
+        long: str = "refuse",
     ) -> None:
-        """Load the model; half precision on a GPU, single precision elsewhere.
+        """Load the model.
 
         Args:
             name: A key of `CROSS_ENCODERS`.
@@ -81,6 +80,9 @@ class CrossEncoderReranker:
                 GPU, else the CPU.
             batch_size: Pairs per forward pass.
             trust_remote_code: Run the code that comes with the checkpoint. Only with a checkpoint that you trust.
+            dtype: Precision of the model: "float32", "bfloat16", or "float16" on a GPU.
+            long: "refuse" to keep the search below the model's limit; "window" to score a longer combination over
+                overlapping windows, each after the query, of which the best counts.
 
         Raises:
             InputError: An unusable value, a package that is not installed, or a checkpoint that cannot be loaded or
@@ -92,137 +94,111 @@ class CrossEncoderReranker:
         purpose = f"reranker {name!r}"
         self.name = name
         self._limit = model.max_tokens
-        self.max_tokens: int | None = self._limit
+        self._long = long_choice(long)
+        self.max_tokens: int | None = self._limit if self._long is Long.REFUSE else None
         self._batch_size = whole("batch_size", batch_size)
+        self._warned = False
         require("torch", "paper", purpose)
         require(model.library, "paper", purpose)
         places = [devices] if isinstance(devices, str) or devices is None else list(devices)
         if not places:
             raise InputError("devices must name at least one device, got none; leave it out for the default")
+        for place in places:
+            check_dtype(dtype, place)
         path = path or model.path
         check_checkpoint(path, "AutoModelForSequenceClassification", purpose, trust_remote_code)
-        load = _FlagScorer if model.library == "FlagEmbedding" else _SentenceTransformersScorer
+        load = partial(_LOADERS[model.library], path, trust_remote_code)
         try:
             with quiet_loading():
-                self._scorers = [
-                    load(path, default_device(place), model.max_tokens, trust_remote_code) for place in places
-                ]
+                self._models = [PairModel(load, default_device(place), dtype) for place in places]
         except InputError:
             raise
         except Exception as error:  # whatever the libraries or remote code raise
             raise unusable(path, purpose, error, trust_remote_code) from error
-        if self._scorers[0].labels != 1:
+        if self._models[0].labels != 1:
             raise InputError(
-                f"{purpose}: {path!r} gives {self._scorers[0].labels} numbers per pair, a reranker gives one"
+                f"{purpose}: {path!r} gives {self._models[0].labels} numbers per pair, a reranker gives one"
             )
+        self._tokens = JoinedTokens(self._models[0].tokenizer)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each text in the model's tokens, with the special tokens that a text alone gets.
+        """Length of each text in the model's tokens, and half of a pair's special tokens.
 
         So the sum over query and chunks is never below the length of the pair that is scored.
         """
-        return self._scorers[0].count(list(texts))
+        own = -(-self._models[0].template.special_tokens // 2)
+        return [len(self._tokens.of([text])) + own for text in texts]
 
     def score(self, query: str, combinations: Combinations) -> Scores:
         """Benefits `[n]`; an empty combination has 0."""
         return self.score_pairs([query] * len(combinations), combinations)
 
     def score_pairs(self, queries: Sequence[str], combinations: Combinations) -> Scores:
-        """Benefits `[n]`, one query per combination, in one sorted batch.
+        """Benefits `[n]`, one query per combination, in one sorted batch. A query beyond ¾ of the limit is cut there.
 
         Raises:
             InputError: Not as many queries as combinations.
         """
-        texts = joined(queries, combinations)
-        rows = [row for row, combination in enumerate(combinations) if combination]
-        scores = np.zeros(len(texts))
-        if rows:
-            pairs = [(queries[row], texts[row]) for row in rows]
-            self._warn_of_cuts(pairs)
-            scores[rows] = sigmoid(self._logits(pairs))
+        check_pairs(queries, combinations)
+        scores = np.zeros(len(combinations))
+        filled = [row for row, combination in enumerate(combinations) if combination]
+        if filled:
+            inputs = [self._inputs(queries[row], self._tokens.of_combination(combinations[row])) for row in filled]
+            starts = np.cumsum([0, *map(len, inputs[:-1])])
+            logits = self._logits([pair for own in inputs for pair in own])
+            scores[filled] = sigmoid(np.maximum.reduceat(logits, starts))
         return scores
 
-    def _logits(self, pairs: Pairs) -> Logits:
-        if len(self._scorers) == 1:
-            return self._scorers[0].logits(pairs, self._batch_size)
+    def _inputs(self, query: str, passage: Ids) -> list[tuple[Ids, Ids]]:
+        """The pairs that stand for a query and a passage; warns the first time that a passage is cut."""
+        own = self._tokens.of([query])[: self._limit * 3 // 4]
+        room = self._limit - len(own) - self._models[0].template.special_tokens
+        if self._long is Long.REFUSE and len(passage) > room and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"reranker {self.name!r} reads {self._limit} tokens, {room} of them beside the query; a text of "
+                f"{len(passage)} was cut, and scores of cut texts do not compare; long='window' reads all of it "
+                "(said once)",
+                stacklevel=5,
+            )
+        return [(own, window) for window in windows(passage, room, self._long)]
+
+    def _logits(self, pairs: list[tuple[Ids, Ids]]) -> Logits:
+        if len(self._models) == 1:
+            return self._models[0].logits(pairs, self._batch_size)
         logits = np.zeros(len(pairs))
         # Dealt out by length, so that the shares cost the same.
-        order = np.argsort([-len(query) - len(text) for query, text in pairs], kind="stable")
-        shares = [order[start :: len(self._scorers)] for start in range(len(self._scorers))]
+        order = np.argsort([-len(query) - len(passage) for query, passage in pairs], kind="stable")
+        shares = [order[start :: len(self._models)] for start in range(len(self._models))]
         with ThreadPoolExecutor(len(shares)) as pool:
             tasks = [
-                pool.submit(scorer.logits, [pairs[row] for row in share], self._batch_size) if len(share) else None
-                for scorer, share in zip(self._scorers, shares, strict=True)
+                pool.submit(model.logits, [pairs[row] for row in share], self._batch_size)
+                for model, share in zip(self._models, shares, strict=True)
             ]
             for task, share in zip(tasks, shares, strict=True):
-                if task is not None:
-                    logits[share] = task.result()
+                logits[share] = task.result()
         return logits
 
-    def _warn_of_cuts(self, pairs: Pairs) -> None:
-        """A token is a character at least, so only long pairs need counting."""
-        doubtful = [pair for pair in pairs if len(pair[0]) + len(pair[1]) + 4 > self._limit]
-        if not doubtful:
-            return
-        lengths = np.reshape(self.count_tokens([text for pair in doubtful for text in pair]), (-1, 2)).sum(axis=1)
-        if lengths.max() > self._limit:
-            warnings.warn(
-                f"reranker {self.name!r} reads {self._limit} tokens; longer combinations were cut and do not compare",
-                stacklevel=4,
-            )
+
+def _load_flag(path: str, trust_remote_code: bool, device: str) -> Loaded:
+    """With FlagEmbedding. Its object moves the model to the CPU when it goes, which is before the model is used."""
+    from FlagEmbedding import FlagReranker
+
+    loaded = FlagReranker(path, use_fp16=False, trust_remote_code=trust_remote_code, devices=device)
+    return loaded.model, loaded.tokenizer
 
 
-class _Scorer:
-    """A loaded model on one device. A fast tokenizer that truncates cannot be shared, hence the lock."""
+def _load_sentence_transformers(path: str, trust_remote_code: bool, device: str) -> Loaded:
+    from sentence_transformers import CrossEncoder
 
-    labels: int
-
-    def __init__(self, tokenizer: Any, predict: Callable[[Pairs, int], Any]) -> None:
-        self._tokenizer, self._predict = tokenizer, predict
-        self._lock = threading.Lock()
-
-    def count(self, texts: list[str]) -> list[int]:
-        with self._lock:
-            return [len(ids) for ids in self._tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
-
-    def logits(self, pairs: Pairs, batch_size: int) -> Logits:
-        with self._lock:
-            return np.asarray(self._predict(pairs, batch_size), dtype=np.float64)
+    loaded = CrossEncoder(path, device=device, trust_remote_code=trust_remote_code)
+    return loaded.model, loaded.tokenizer
 
 
-class _FlagScorer(_Scorer):
-    def __init__(self, path: str, device: str, max_tokens: int, trust_remote_code: bool) -> None:
-        from corag_search.rerankers.flag import DirectFlagReranker
-
-        model = DirectFlagReranker(
-            path,
-            use_fp16=device.startswith("cuda"),
-            trust_remote_code=trust_remote_code,
-            devices=device,
-            max_length=max_tokens,
-            normalize=False,
-        )
-        self.labels = model.model.config.num_labels
-        super().__init__(model.tokenizer, lambda pairs, size: model.compute_score(pairs, batch_size=size))
-
-
-class _SentenceTransformersScorer(_Scorer):
-    def __init__(self, path: str, device: str, max_tokens: int, trust_remote_code: bool) -> None:
-        import torch
-        from sentence_transformers import CrossEncoder
-
-        model = CrossEncoder(
-            path,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            max_length=max_tokens,
-            activation_fn=torch.nn.Identity(),
-            model_kwargs={"dtype": torch.float16 if device.startswith("cuda") else torch.float32},
-        )
-        self.labels = model.config.num_labels
-        super().__init__(
-            model.tokenizer, lambda pairs, size: model.predict(pairs, batch_size=size, show_progress_bar=False)
-        )
+_LOADERS: dict[str, Callable[[str, bool, str], Loaded]] = {
+    "FlagEmbedding": _load_flag,
+    "sentence_transformers": _load_sentence_transformers,
+}
 
 
 def sigmoid(logits: Logits) -> Logits:

@@ -19,7 +19,7 @@ from corag_search.errors import InputError
 from corag_search.packaged import fingerprint
 from corag_search.registry import whole
 from corag_search.rerankers.base import Combinations, RerankerError, Scores
-from corag_search.rerankers.cosine import joined
+from corag_search.rerankers.joined import joined
 from corag_search.rerankers.rerank_protocol import DIALECTS, BadAnswer, Dialect, Scale, answered_scores, benefits
 from corag_search.retry import RetryPolicy
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corag_search.errors import InputError
-from data_prep.dataset import Dataset, Document, GoldPassage, Question
-from data_prep.readers.lines import parsed, read_bytes
+from data_prep.dataset import Document, Question
+from data_prep.readers.faults import Faults
+from data_prep.readers.json_stream import json_items
+from data_prep.readers.reader import Asked, Passage
 from data_prep.scripts import guess_language, word_spans
 
 LONG_CONTEXT_WORDS = 600
@@ -20,115 +21,142 @@ WINDOW_WORDS = 150
 _SPLIT_NAME = re.compile(r"\.(train|dev|val|validation|test)$")
 
 
-def read_squad(path: Path, long_context_words: int = LONG_CONTEXT_WORDS, window_words: int = WINDOW_WORDS) -> Dataset:
-    """Reads a file in SQuAD layout.
+@dataclass(frozen=True)
+class Squad:
+    """A file in SQuAD layout.
 
     An article's paragraphs, joined by blank lines, are one document, and the gold passage of a question is its
     paragraph. A context above `long_context_words` is a document of its own, and the gold passage is a window of about
-    `window_words` around the answer (METHOD §6). Unanswerable questions are skipped; an `answer_start` that does not
-    match the answer's text is corrected to the nearest place where the text stands, and the question skipped when it
-    stands nowhere. What was skipped or corrected is counted in the data set's `notes`.
+    `window_words` around the answer (METHOD §6). Unanswerable questions are left out; an `answer_start` that does not
+    match the answer's text is corrected to the nearest place where the text stands, and the question left out when it
+    stands nowhere.
 
-    Args:
+    Attributes:
         path: The file. Its name without `.json` and without the name of a split (`xquad.en.dev.json`: `xquad.en`)
             names the data set and its domain.
         long_context_words: Longest context that is taken for a paragraph. Where a script has no spaces, characters
             are counted.
         window_words: Length of the gold passage in a longer one; more when the answer itself is longer.
-
-    Raises:
-        InputError: The file cannot be read, or is not of this layout.
     """
-    reader = _Reader(path, _SPLIT_NAME.sub("", path.stem) or path.stem, long_context_words, window_words)
-    content = parsed(read_bytes(path), str(path))
-    for number, article in enumerate(_get(content, "data", list, f"{path}")):
-        reader.add_article(article, f"{path}, data[{number}]", f"{reader.domain}-{number}")
-    try:
-        return Dataset(reader.domain, tuple(reader.documents), tuple(reader.questions), tuple(reader.notes()))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
-
-@dataclass
-class _Reader:
     path: Path
-    domain: str
-    long_context_words: int
-    window_words: int
-    documents: list[Document] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    taken: set[str] = field(default_factory=set)
+    long_context_words: int = LONG_CONTEXT_WORDS
+    window_words: int = WINDOW_WORDS
+    repeats = False
 
-    def add_article(self, article: Any, where: str, default_id: str) -> None:
-        paragraphs = _get(article, "paragraphs", list, where)
-        title = str(article.get("title") or "")
-        joined: dict[str, int] = {}  # short contexts and where they start in the article's document
+    @property
+    def name(self) -> str:
+        return _SPLIT_NAME.sub("", self.path.stem) or self.path.stem
+
+    def documents(self, faults: Faults) -> Iterator[tuple[str, Document]]:
+        """As `Reader.documents`."""
+        for where, article in self._articles(faults):
+            for document in article.documents:
+                yield where, document
+
+    def questions(self, faults: Faults) -> Iterator[Asked]:
+        """As `Reader.questions`."""
+        for _, article in self._articles(faults):
+            for asked in article.asked:
+                yield from article.question(*asked, faults)
+
+    def _articles(self, faults: Faults) -> Iterator[tuple[str, _Article]]:
+        taken: set[str] = set()
+        for number, content in enumerate(json_items(self.path, "data")):
+            where = f"{self.path}, data[{number}]"
+            try:
+                paragraphs = _get(content, "paragraphs", list, where)
+            except InputError as error:
+                faults.add("articles that are not of SQuAD layout, left out", *_split(str(error), where))
+                continue
+            article = _Article(self, str(content.get("title") or ""), f"{self.name}-{number}", taken)
+            article.read(paragraphs, where, faults)
+            yield where, article
+
+
+class _Article:
+    """The documents of an article, and its questions with their contexts."""
+
+    def __init__(self, reader: Squad, title: str, default_id: str, taken: set[str]) -> None:
+        self.documents: list[Document] = []
+        self.asked: list[tuple[str, Any, str]] = []
+        self._reader, self._title, self._default_id, self._taken = reader, title, default_id, taken
+        self._joined: dict[str, int] = {}  # short contexts and where they start in the article's document
+        self._own: dict[str, str] = {}  # long contexts and their documents
+        self._id = ""
+
+    def read(self, paragraphs: list[Any], where: str, faults: Faults) -> None:
         length = 0
-        own: dict[str, str] = {}  # long contexts and their documents
-        asked: list[tuple[str, Any, str]] = []
         for number, paragraph in enumerate(paragraphs):
             place = f"{where}.paragraphs[{number}]"
-            context = _get(paragraph, "context", str, place)
-            asked += [(context, qa, f"{place}.qas[{n}]") for n, qa in enumerate(_get(paragraph, "qas", list, place))]
-            if not context.strip() or context in joined or context in own:
+            try:
+                context = _get(paragraph, "context", str, place)
+                asked = _get(paragraph, "qas", list, place)
+            except InputError as error:
+                faults.add("paragraphs that are not of SQuAD layout, left out", *_split(str(error), place))
                 continue
-            if len(word_spans(context)) > self.long_context_words:
-                own[context] = self._add_document(paragraph.get("document_id") or title or default_id, context, title)
+            self.asked += [(context, qa, f"{place}.qas[{n}]") for n, qa in enumerate(asked)]
+            if not context.strip() or context in self._joined or context in self._own:
+                continue
+            if len(word_spans(context)) > self._reader.long_context_words:
+                wanted = paragraph.get("document_id") or self._title or self._default_id
+                self._own[context] = self._add_document(wanted, context)
             else:
-                joined[context] = length
+                self._joined[context] = length
                 length += len(context) + len("\n\n")
-        article_id = ""
-        if joined:
-            alone = paragraphs[0].get("document_id") if len(paragraphs) == 1 else None
-            article_id = self._add_document(title or alone or default_id, "\n\n".join(joined), title)
-        for context, qa, place in asked:
-            self._add_question(context, qa, place, own.get(context), article_id, joined.get(context, 0))
+        if self._joined:
+            first = paragraphs[0]
+            alone = first.get("document_id") if len(paragraphs) == 1 and isinstance(first, dict) else None
+            self._id = self._add_document(self._title or alone or self._default_id, "\n\n".join(self._joined))
 
-    def _add_document(self, wanted_id: Any, text: str, title: str) -> str:
+    def _add_document(self, wanted_id: Any, text: str) -> str:
         document_id, number = str(wanted_id), 1
-        while document_id in self.taken:
+        while document_id in self._taken:
             number += 1
             document_id = f"{wanted_id}-{number}"
-        self.taken.add(document_id)
-        self.documents.append(Document(document_id, text, title.replace("_", " "), self.domain, guess_language(text)))
+        self._taken.add(document_id)
+        title = self._title.replace("_", " ")
+        self.documents.append(Document(document_id, text, title, self._reader.name, guess_language(text)))
         return document_id
 
-    def _add_question(self, context: str, qa: Any, place: str, own: str | None, article: str, offset: int) -> None:
-        question_id, text = _get(qa, "id", (str, int), place), _get(qa, "question", str, place)
-        answers = [_answer(a, f"{place}.answers[{n}]") for n, a in enumerate(_get(qa, "answers", list, place))]
+    def question(self, context: str, qa: Any, place: str, faults: Faults) -> Iterator[Asked]:
+        """The question, if it can be used."""
+        try:
+            question_id, text = _get(qa, "id", (str, int), place), _get(qa, "question", str, place)
+            answers = [_answer(a, f"{place}.answers[{n}]") for n, a in enumerate(_get(qa, "answers", list, place))]
+        except InputError as error:
+            faults.add("questions that are not of SQuAD layout, left out", *_split(str(error), place))
+            return
         if qa.get("is_impossible") or not answers:
-            self.counts["unanswerable"] += 1
+            faults.count("unanswerable questions, left out")
             return
         found = next(filter(None, (_locate(context, answer, start) for answer, start in answers)), None)
         if found is None:
-            self.counts["absent"] += 1
+            faults.count("questions whose answers do not stand in their contexts, left out")
             return
         start, end, moved = found
-        self.counts["moved"] += moved
+        if moved:
+            faults.count("questions whose answer_start was off, corrected to the nearest place of the answer")
+        own = self._own.get(context)
         if own is not None:
-            start, end = _window(context, start, end, self.window_words)
-            gold = GoldPassage(own, start, end)
+            gold = Passage(own, *_window(context, start, end, self._reader.window_words))
         else:
-            gold = GoldPassage(article, offset, offset + len(context))
-        self.questions.append(
-            Question(
-                id=str(question_id),
-                text=text.strip(),
-                gold_passages=(gold,),
-                answers=tuple(dict.fromkeys(answer.strip() for answer, _ in answers if answer.strip())),
-                domain=self.domain,
-                language=guess_language(text),
-            )
+            gold = Passage(self._id, self._joined[context], self._joined[context] + len(context))
+        question = Question(
+            id=str(question_id),
+            text=text.strip(),
+            gold_passages=(),
+            answers=tuple(dict.fromkeys(answer.strip() for answer, _ in answers if answer.strip())),
+            domain=self._reader.name,
+            language=guess_language(text),
         )
+        yield Asked(question, (gold,), place)
 
-    def notes(self) -> list[str]:
-        lines = {
-            "unanswerable": "{} unanswerable questions skipped",
-            "absent": "{} questions skipped, because their answers do not stand in their contexts",
-            "moved": "{} questions whose answer_start was off: corrected to the nearest place where the answer stands",
-        }
-        return [line.format(self.counts[key]) for key, line in lines.items() if self.counts[key]]
+
+def _split(message: str, place: str) -> tuple[str, str]:
+    """Place and reason of an error of `_get`, which may lie deeper than `place`."""
+    where, _, reason = message[len(place) :].partition(": ")
+    return place + where, reason
 
 
 def _locate(context: str, answer: str, start: int) -> tuple[int, int, bool] | None:

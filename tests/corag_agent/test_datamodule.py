@@ -2,6 +2,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -96,6 +97,65 @@ def test_anchors_go_round() -> None:
     drawn = draw_pairs(np.array([0, 0, 0, 1, 1]), 20, np.random.default_rng(0))
     for kind in (0, 1):
         assert set(Counter(drawn[kind::2, 0].tolist()).values()) == {2}
+
+
+def test_anchors_come_by_their_weights() -> None:
+    classes = np.arange(40) % 2
+    weights = np.where(np.arange(40) < 20, 1.0, 0.25)
+    weights[0] = 0.0
+    counts = np.bincount(draw_pairs(classes, 4_800, np.random.default_rng(0), weights)[:, 0], minlength=40)
+    assert counts[0] == 0
+    # 19 of weight 1 and 20 of 0.25 share 4,800 anchors: 200 and 50 each.
+    assert abs(counts[1:20].mean() - 200) < 4
+    assert abs(counts[20:].mean() - 50) < 4
+    for alike in (np.ones(40), np.zeros(40)):
+        same = [draw_pairs(classes, 60, np.random.default_rng(1), w) for w in (alike, None)]
+        assert np.array_equal(*same)
+
+
+def noisy_table(table: LabelTable, noisy: list[str]) -> LabelTable:
+    """Two samples of every score; of the noisy questions the second one favours other rerankers than the first."""
+    points = len(table.grid)
+    scores = table.scores.copy()
+    scores["order"] = [[RERANKERS.index(r), n % points] for n, r in enumerate(scores["reranker"])]
+    for measure in ("rouge1", "rouge2", "rougeL"):
+        scores[measure] /= 2  # the best reranker 0.45 or 0.3, the others 0.15
+    is_best = scores.groupby(["question_id", "reranker"])["rougeL"].transform("max") > 0.2
+    swing = np.where(scores["question_id"].isin(noisy), np.where(is_best, 0.3, -0.15), 0.0)
+    repeats = [
+        scores[["question_id", "order"]].assign(
+            reference="llm", sample=sample, **{m: scores[m] + sign * swing for m in ("rouge1", "rouge2", "rougeL")}
+        )
+        for sample, sign in enumerate((1, -1))
+    ]
+    return LabelTable(scores, table.questions, table.fingerprint, repeats=pd.concat(repeats))
+
+
+def test_noisy_questions_are_dropped_or_weighted_by_option(tmp_path: Path) -> None:
+    table = separable_table()
+    train = table.split("train")
+    noisy_table(table, table.questions["question_id"].iloc[train[:4]].tolist()).write(tmp_path / "labels.parquet")
+    kept, dropped, weighted = (
+        LabelDataModule(data_path(tmp_path), noise=noise) for noise in ("keep", "drop", "weight")
+    )
+    assert np.array_equal(kept.kept_for_training, train)
+    assert np.array_equal(dropped.kept_for_training, train[4:])
+    assert np.array_equal(weighted.kept_for_training, train)
+    drawn = torch.cat([batch.embeddings[:, 0] for batch in weighted.train_dataloader()])
+    noisy = torch.from_numpy(table.embeddings[train[:4]])
+    assert torch.cdist(drawn, noisy).min() > 1e-6
+    drawn = torch.cat([batch.embeddings[:, 0] for batch in kept.train_dataloader()])
+    assert torch.cdist(drawn, noisy).min() < 1e-6
+
+
+def test_few_examples_of_a_reranker_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # 30 training questions, 10 of each of three rerankers; three of beta fall out.
+    table = separable_table()
+    train = table.split("train")
+    beta = [table.questions["question_id"].iloc[i] for i in train if i % 3 == 1]
+    flatten_scores(table, beta[:3]).write(tmp_path / "labels.parquet")
+    LabelDataModule(data_path(tmp_path)).setup("fit")
+    assert "fewer than 10 kept training questions have the best reranker beta (7):" in caplog.text
 
 
 def test_evaluation_covers_all_questions_of_the_split(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ pytest.importorskip("FlagEmbedding")
 pytest.importorskip("sentence_transformers")
 
 from corag_search.rerankers.cross_encoder import CROSS_ENCODERS, sigmoid
-from tests.corag_search.tiny_models import build_reranker
+from corag_search.rerankers.pair_model import PairTemplate
+from tests.corag_search.tiny_models import build_reranker, build_tokenizer
 
 QUERY = "What limits photosynthesis?"
 CHUNKS = [
@@ -102,17 +104,107 @@ def test_pairs_are_the_single_scores(name, checkpoint):
         reranker.score_pairs([QUERY], COMBINATIONS)
 
 
-def test_the_direct_reranker_gives_the_logits_of_the_library(checkpoint):
+def test_the_logits_are_those_of_the_libraries(checkpoint):
+    """Through their own ways of scoring, a passage beyond the limit included."""
+    import torch
     from FlagEmbedding import FlagReranker
+    from sentence_transformers import CrossEncoder
 
-    from corag_search.rerankers.flag import DirectFlagReranker
+    long = Chunk("long", "carbon dioxide " * 400, 800)
+    combinations = [COMBINATIONS[0], COMBINATIONS[1], [long]]
+    pairs = [(QUERY, joined(combination)) for combination in combinations]
+    flag = FlagReranker(checkpoint, use_fp16=False, devices="cpu", max_length=512).compute_score(pairs)
+    other = CrossEncoder(checkpoint, device="cpu", max_length=512, activation_fn=torch.nn.Identity()).predict(pairs)
+    for name, expected in (("bge-reranker-base", flag), ("gte-multilingual-reranker-base", other)):
+        reranker = load_reranker(name, path=checkpoint, devices="cpu", batch_size=2)
+        reranker._limit = 512  # gte's own is above what this checkpoint has positions for
+        with pytest.warns(UserWarning, match="was cut"):
+            np.testing.assert_allclose(reranker.score(QUERY, combinations), sigmoid(np.array(expected)), atol=1e-5)
 
-    pairs = [(QUERY, joined(combination)) for combination in COMBINATIONS[:3]] + [("Paris light", "carbon " * 600)]
-    options = {"devices": "cpu", "use_fp16": False, "max_length": 64}
-    expected = FlagReranker(checkpoint, **options).compute_score(pairs)
-    np.testing.assert_allclose(
-        DirectFlagReranker(checkpoint, **options).compute_score(pairs, batch_size=2), expected, atol=1e-5
-    )
+
+def test_a_template_with_token_types():
+    """BERT: [CLS] q [SEP] p [SEP], the passage and what closes it of type 1."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate(["[UNK]", "[CLS]", "[SEP]", "[PAD]", "light", "tower"])}
+    tokenizer = Tokenizer(models.WordLevel(words, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )  # fmt: skip
+    template = PairTemplate.of(fast)
+    assert template == PairTemplate((1,), (2,), (2,), (0, 0, 0, 1, 1)) and template.special_tokens == 3
+    for query, passage in (("light", "tower light"), ("", "tower"), ("light tower", "")):
+        encoded = {name: rows[0] for name, rows in fast([query], [passage]).items()}
+        own = [np.array(fast(text, add_special_tokens=False)["input_ids"], np.int32) for text in (query, passage)]
+        assert template.ids(*own).tolist() == encoded["input_ids"]
+        assert template.types_of(*own).tolist() == encoded["token_type_ids"]
+
+
+def test_a_model_with_token_types_gets_them(tmp_path):
+    import torch
+    from tokenizers import processors
+    from transformers import BertConfig, BertForSequenceClassification
+
+    tokenizer = build_tokenizer(tmp_path, 512)
+    backend = tokenizer.backend_tokenizer
+    backend.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 0))
+    fast = type(tokenizer)(
+        tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )  # fmt: skip
+    fast.save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
+        num_labels=1, initializer_range=0.5,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path)
+    expected = []
+    for combination in COMBINATIONS[:3]:
+        batch = fast(QUERY, joined(combination), return_tensors="pt")
+        assert batch["token_type_ids"].any()
+        with torch.inference_mode():
+            expected.append(float(model(**batch).logits))
+    found = load_reranker("bge-reranker-base", path=str(tmp_path), devices="cpu").score(QUERY, COMBINATIONS[:3])
+    np.testing.assert_allclose(found, sigmoid(np.array(expected)), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bge-reranker-base", "jina-reranker-v2-base-multilingual"])
+def test_windows_are_scored_and_the_best_counts(name, tmp_path):
+    """A window is the same tokens as a text of its own, so its score can be had without the option."""
+    limit = CROSS_ENCODERS[name].max_tokens
+    path = str(build_reranker(tmp_path, limit, seed=3))
+    words = [["light", "tower", "Paris", "sugar"][i * i % 4] for i in range(limit)]
+    windowed = load_reranker(name, path=path, devices="cpu", long="window")
+    assert windowed.max_tokens is None
+    whole = load_reranker(name, path=path, devices="cpu")
+    ids = whole._tokens.of([" ".join(words)])
+    room = limit - len(whole._tokens.of([QUERY])) - 4
+    assert room < len(ids) < 3 * room
+    starts = [*range(0, len(ids) - room, room // 2), len(ids) - room]
+    query = whole._tokens.of([QUERY])
+    logits = whole._models[0].logits([(query, ids[start : start + room]) for start in starts], 8)
+    long = Chunk("long", " ".join(words), limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = windowed.score(QUERY, [[CHUNKS[0]], [long]])
+    assert len(starts) > 1 and len(set(logits.round(6))) > 1
+    np.testing.assert_allclose(found, [whole.score(QUERY, [[CHUNKS[0]]])[0], sigmoid(logits).max()], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_half_precision_is_asked_for_and_near(name, checkpoint):
+    full = load_reranker(name, path=checkpoint, devices="cpu")
+    half = load_reranker(name, path=checkpoint, devices="cpu", dtype="bfloat16")
+    assert next(full._models[0]._model.parameters()).element_size() == 4
+    assert next(half._models[0]._model.parameters()).element_size() == 2
+    difference = np.abs(full.score(QUERY, COMBINATIONS) - half.score(QUERY, COMBINATIONS))
+    assert 0 < difference.max() < 0.05
 
 
 def test_several_devices_share_the_work(checkpoint):
@@ -206,7 +298,13 @@ def test_a_classifier_of_several_labels_is_refused(tmp_path):
         ({"devices": "abacus:0"}, "device 'abacus:0' cannot be used"),
         ({"devices": []}, "at least one device"),
         ({"batch_size": 0}, "batch_size must be a whole number"),
-        ({"max_length": 3}, "no option 'max_length'; it has: path, devices, batch_size, trust_remote_code"),
+        (
+            {"max_length": 3},
+            "no option 'max_length'; it has: path, devices, batch_size, trust_remote_code, dtype, long",
+        ),
+        ({"dtype": "auto"}, "dtype must be one of float32, bfloat16, float16, got 'auto'"),
+        ({"dtype": "float16", "devices": "cpu"}, "dtype 'float16' needs a GPU"),
+        ({"long": "cut"}, "long must be one of refuse, window, got 'cut'"),
         ({"path": "./nothing-here"}, "no directory './nothing-here'"),
     ],
 )

@@ -201,6 +201,18 @@ def test_the_agent_chooses_and_the_call_overrules_it(corag: Corag) -> None:
     assert (overruled.reranker, overruled.config.iterations, overruled.config.exploration) == ("bm25", 7, 0.5)
 
 
+def test_the_prior_of_the_call_or_else_the_configured_one_narrows(corag: Corag) -> None:
+    candidates = corag.store.search(corag.embedder.encode([QUESTION])[0], 6)
+    config = replace(corag.config.search, expansion_width=2, root_width=3)
+    narrowed = Corag(corag.store, corag.embedder, replace(corag.config, prior="wordllama", search=config))
+    own = RandomScores(3)
+    for given, prior in ((None, corag.reranker("wordllama")), ("bm25", corag.reranker("bm25")), (own, own)):
+        selected = narrowed.search(QUESTION, reranker=RandomScores(1), prior=given, trace=True)
+        expected = search_policy_tree(QUESTION, candidates, RandomScores(1), config, prior=prior, trace=True)
+        assert (selected.trace, selected.order) == (expected.trace, expected.order)
+    assert corag.search(QUESTION).trace is None
+
+
 def test_parts_that_do_not_belong_together_are_refused(corag: Corag) -> None:
     with pytest.raises(InputError, match="was trained for bge-m3, got minilm"):
         Corag(corag.store, corag.embedder, corag.config, agent=FixedAgent("bge-m3"))  # type: ignore[arg-type]
@@ -224,7 +236,7 @@ def test_parts_that_do_not_belong_together_are_refused(corag: Corag) -> None:
         ({"candidates": True}, "candidates must be a whole number, at least 1, got True"),
         ({"candidates": ["a"]}, "candidates must be chunks .*, got 'a' among them"),
         ({"candidates": []}, "no candidates to choose from"),
-        ({"serch": 1}, "unknown setting 'serch'; allowed are candidates, reranker, iterations"),
+        ({"serch": 1}, "unknown setting 'serch'; allowed are candidates, prior, reranker, trace, iterations"),
     ],
 )
 def test_unusable_calls(corag: Corag, options: dict, message: str) -> None:

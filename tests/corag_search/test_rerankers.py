@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from itertools import permutations
 
 import numpy as np
@@ -12,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag_search.chunk import Chunk
+from corag_search.config import SearchConfig
 from corag_search.errors import InputError
+from corag_search.policy_tree.search import search_policy_tree
 from corag_search.rerankers import Reranker, list_rerankers, load_reranker
-from corag_search.rerankers.bm25 import lexical_tokens
+from corag_search.lexical import lexical_tokens
 from corag_search.rerankers.maxsim import MaxSimSession
 from corag_search.rerankers.session import reduce_orders
 from corag_search.rerankers.static import WordLlamaSession
@@ -223,10 +226,10 @@ def test_cosine_pairs_are_the_single_scores_and_encode_each_text_once(monkeypatc
     queries = [QUERY, "Who built the tower?", QUERY, QUERY]
     combinations = [[CANDIDATES[0]], [CANDIDATES[1]], [CANDIDATES[0]], []]
     expected = [reranker.score(q, [c])[0] for q, c in zip(queries, combinations, strict=True)]
-    seen, encode = [], reranker._embedder.encode
-    monkeypatch.setattr(reranker._embedder, "encode", lambda texts: seen.append(list(texts)) or encode(texts))
+    seen, forward = [], reranker._embedder._forward
+    monkeypatch.setattr(reranker._embedder, "_forward", lambda ids: seen.append(len(ids)) or forward(ids))
     np.testing.assert_allclose(reranker.score_pairs(queries, combinations), expected, atol=1e-6)
-    assert len(seen) == 1 and len(seen[0]) == len(set(seen[0])) == 5
+    assert seen == [2]  # two texts; the queries are known from before
     with pytest.raises(InputError, match="one query per combination, got 1 queries for 2"):
         reranker.score_pairs(["a"], combinations[:2])
 
@@ -280,6 +283,45 @@ def test_cuts_are_not_silent():
         reranker.score(QUERY, [[long], [CANDIDATES[0]]])
         reranker.score(QUERY, [[long]])
     assert len(record) == 1
+
+
+@pytest.mark.models
+def test_cosine_scores_the_best_of_overlapping_windows(minilm):
+    """1,022 distinct words make windows of 510 tokens, at 0, 255, 510 and 512: each a text of its own."""
+    words = [token for token in minilm.tokenizer.get_vocab() if token.isascii() and token.isalpha() and len(token) > 3]
+    words = sorted(words)[:1022]
+    assert minilm.count_tokens([" ".join(words)]) == [1024]
+    long = [Chunk("first", " ".join(words[:700]), 700), Chunk("second", " ".join(words[700:]), 322)]
+    query = minilm.encode([QUERY])[0]
+    expected = [query @ minilm.encode([" ".join(words[start : start + 510])])[0] for start in (0, 255, 510, 512)]
+    reranker = load_reranker("cosine", device="cpu", long="window")
+    assert reranker.max_tokens is None and load_reranker("cosine").max_tokens == 512
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = reranker.score(QUERY, [long, [CANDIDATES[0]]])
+    short = load_reranker("cosine", device="cpu").score(QUERY, [[CANDIDATES[0]]])
+    np.testing.assert_allclose(scores, [max(0, *expected), short[0]], atol=1e-6)
+    with pytest.raises(InputError, match="long must be one of refuse, window"):
+        load_reranker("cosine", long="fold")
+
+
+@pytest.mark.models
+def test_a_search_with_windows_refuses_nothing_for_its_length(minilm):
+    candidates = [Chunk(str(i), f"{text} " * 24, 200) for i, text in enumerate(TEXTS[:3])]
+    config = SearchConfig(budget=1000, iterations=2)
+    limited = search_policy_tree(QUERY, candidates, load_reranker("cosine"), config)
+    free = search_policy_tree(QUERY, candidates, load_reranker("cosine", long="window"), config)
+    assert limited.evaluations == 3 and free.evaluations == 3 + 2
+
+
+@pytest.mark.models
+def test_siblings_score_as_combinations_do_one_by_one():
+    """The children of a node, whose parent's maxima are taken once, bit for bit."""
+    session = MaxSimSession(np.random.default_rng(3).normal(scale=0.4, size=(9, 7)))
+    for parent in [(), (4,), (8, 1), (2, 7, 0, 5)]:
+        children = [(*parent, i) for i in range(9) if i not in parent]
+        alone = [session.score([tuple(reversed(child)), ()])[0] for child in children]
+        assert session.score(children).tolist() == alone
 
 
 @pytest.mark.models

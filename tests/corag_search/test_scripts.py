@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from corag_search.rerankers.bm25 import lexical_tokens
+from corag_search.lexical import lexical_tokens
 from corag_search.scripts import HAN, KANA, is_unspaced
 from data_prep.rouge import UnicodeTokenizer
 from data_prep.scripts import word_spans

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from corag_search import Chunk, InputError, VectorStore
-from corag_search.store import CHUNKS, INDEX, MANIFEST, EmbedderIdentity
+from corag_search.store import CHUNKS, INDEX, MANIFEST, EmbedderIdentity, HNSWIndex
+from corag_search.store.layout import LEXICAL, STARTS
 
 
 class HashEmbedder:
@@ -49,16 +54,17 @@ def test_saved_and_loaded(store: VectorStore, tmp_path: Path) -> None:
     store.save(tmp_path / "s")
     store.save(tmp_path / "s")  # an earlier store is replaced
     loaded = VectorStore.load(tmp_path / "s")
-    assert loaded.chunks == store.chunks
+    assert tuple(loaded.chunks) == tuple(store.chunks)
     assert (loaded.embedder, loaded.tokenizer, loaded.chunk_size) == (store.embedder, "smollm2", 96)
     query = HashEmbedder().encode(["a query"])[0]
     assert loaded.search(query, 9) == store.search(query, 9)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
-@pytest.mark.parametrize("name", [INDEX, CHUNKS])
+@pytest.mark.parametrize("name", [INDEX, CHUNKS, STARTS, *LEXICAL.values()])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_changed_file_is_refused(store: VectorStore, tmp_path: Path, name: str, damage: str) -> None:
+    _ = store.lexical
     store.save(tmp_path / "s")
     file = tmp_path / "s" / name
     content = bytearray(file.read_bytes())
@@ -67,8 +73,126 @@ def test_a_changed_file_is_refused(store: VectorStore, tmp_path: Path, name: str
         file.unlink()
     else:
         file.write_bytes(content if damage == "flip" else content[:-1])
-    with pytest.raises(InputError, match=f"{name} is missing or was changed; build the store anew"):
-        VectorStore.load(tmp_path / "s")
+    for verify in (True, False) if damage != "flip" else (True,):  # lengths are always looked at
+        with pytest.raises(InputError, match=f"{re.escape(name)} is missing or was changed; build the store anew"):
+            VectorStore.load(tmp_path / "s", verify=verify)
+
+
+def test_a_foreign_index_is_refused_even_with_its_own_checksum(store: VectorStore, tmp_path: Path) -> None:
+    store.save(tmp_path / "s")
+    identity = EmbedderIdentity("hash", 8, "f1")
+    half = HashEmbedder().encode([chunk.text for chunk in CHUNKS_GIVEN])[:, :8]
+    others = {
+        "IndexFlatIP of 30 vectors of 8": VectorStore.from_embeddings(CHUNKS_GIVEN, half, identity),
+        "IndexFlatIP of 29 vectors of 16": VectorStore.build(CHUNKS_GIVEN[1:], HashEmbedder()),
+        "IndexHNSWFlat of 30 vectors of 16": VectorStore.build(CHUNKS_GIVEN, HashEmbedder(), index=HNSWIndex()),
+    }
+    for number, (described, other) in enumerate(others.items()):
+        other.save(tmp_path / f"o{number}")
+        foreign = (tmp_path / f"o{number}" / INDEX).read_bytes()
+        with pytest.raises(InputError, match=rf"index\.faiss is another index \({described} dimensions\)"):
+            VectorStore.load(replaced(tmp_path / "s", INDEX, foreign))
+    with pytest.raises(InputError, match=r"index\.faiss cannot be read \(.*not recognized.*\); build the store anew"):
+        VectorStore.load(replaced(tmp_path / "s", INDEX, b"no index at all, and long enough to be one"))
+    store.save(tmp_path / "s")
+    for content in (b"no array", (tmp_path / "o1" / STARTS).read_bytes()):
+        with pytest.raises(InputError, match=r"the chunks in .* cannot be read"):
+            VectorStore.load(replaced(tmp_path / "s", STARTS, content))
+
+
+def replaced(directory: Path, name: str, content: bytes) -> Path:
+    """Put another file into a store, and its length and checksum into the manifest."""
+    (directory / name).write_bytes(content)
+    manifest = json.loads((directory / MANIFEST).read_text())
+    manifest["bytes"][name], manifest["sha256"][name] = len(content), hashlib.sha256(content).hexdigest()
+    (directory / MANIFEST).write_text(json.dumps(manifest))
+    return directory
+
+
+def test_texts_and_vectors_stay_on_disk_until_they_are_needed(store: VectorStore, tmp_path: Path) -> None:
+    store.save(tmp_path / "s")
+    file = tmp_path / "s" / CHUNKS
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[4] = b"x" * (len(lines[4]) - 1) + b"\n"
+    file.write_bytes(b"".join(lines))
+    loaded = VectorStore.load(tmp_path / "s", verify=False)
+    assert loaded.chunks[3] == CHUNKS_GIVEN[3] and loaded.chunks[5:7] == tuple(CHUNKS_GIVEN[5:7])
+    with pytest.raises(ValueError):  # read only now
+        loaded.chunks[4]
+    if Path("/proc/self/maps").exists():
+        assert str(tmp_path / "s" / INDEX) in Path("/proc/self/maps").read_text()
+
+
+def test_the_lexical_index_is_saved_once_it_was_made(store: VectorStore, tmp_path: Path) -> None:
+    store.save(tmp_path / "s")
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {MANIFEST, INDEX, CHUNKS, STARTS}
+    plain = VectorStore.load(tmp_path / "s")
+    expected = plain.lexical.search("text 7 光", 4)  # made from the mapped texts
+    plain.save(tmp_path / "s")
+    loaded = VectorStore.load(tmp_path / "s")
+    assert loaded.lexical.search("text 7 光", 4) == expected
+    for name, array in plain.lexical.arrays().items():
+        np.testing.assert_array_equal(loaded.lexical.arrays()[name], array)
+    wordless = VectorStore.build([Chunk("1", "?!", 2)], HashEmbedder())
+    _ = wordless.lexical
+    wordless.save(tmp_path / "w")
+    assert VectorStore.load(tmp_path / "w").lexical.search("text", 4) == []
+
+
+def test_added_chunks_are_embedded_and_must_be_new(store: VectorStore) -> None:
+    more = [Chunk(f"e:{i}", f"more {i}", 2, {"document": "e"}) for i in range(3)]
+    grown = store.add(more, HashEmbedder())
+    np.testing.assert_allclose(grown.embeddings([30, 32]), HashEmbedder().encode(["more 0", "more 2"]))
+    assert grown.search(HashEmbedder().encode(["more 1"])[0], 1) == [more[1]]
+    assert tuple(grown.remove("d").chunks) == tuple(more)
+    assert tuple(grown.remove(["e"]).chunks) == tuple(store.chunks) == tuple(CHUNKS_GIVEN)
+
+    class Other(HashEmbedder):
+        fingerprint = "f2"
+
+    for chunks, embedder, message in (
+        (more, Other(), "the store was built with the embedder hash"),
+        ([], HashEmbedder(), "there are no chunks to add"),
+        ([more[0], more[0]], HashEmbedder(), "two chunks have the same id"),
+        ([CHUNKS_GIVEN[3]], HashEmbedder(), "the chunk 'd:3' is in the store already; remove its document first"),
+    ):
+        with pytest.raises(InputError, match=message):
+            store.add(chunks, embedder)
+    with pytest.raises(InputError, match="the store has no document 'x'; documents are named by their ids"):
+        store.remove(["d", "x"])
+    with pytest.raises(InputError, match="no chunk would be left in the store; delete its directory instead"):
+        store.remove(["d"])
+
+
+def test_a_store_is_searched_while_others_are_made_of_it_and_saved_over_it(store: VectorStore, tmp_path: Path) -> None:
+    store.save(tmp_path / "s")
+    loaded = VectorStore.load(tmp_path / "s")
+    queries = HashEmbedder().encode([f"query {n}" for n in range(8)])
+    expected = [(store.search(query, 5), store.lexical.search("text 7", 3)) for query in queries]
+    stop = threading.Event()
+
+    def search(_: int) -> int:
+        rounds = 0
+        while rounds < 20 or not stop.is_set():
+            assert [(loaded.search(query, 5), loaded.lexical.search("text 7", 3)) for query in queries] == expected
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(4) as pool:
+        searching = [pool.submit(search, n) for n in range(4)]
+        changed = loaded
+        try:
+            for number in range(12):
+                changed = changed.add(
+                    [Chunk(f"e{number}", f"text {number}", 1, {"document": f"e{number}"})], HashEmbedder()
+                )
+                changed.remove(["d"]).save(tmp_path / "s")
+                changed = VectorStore.load(tmp_path / "s").add(CHUNKS_GIVEN, HashEmbedder())
+        finally:
+            stop.set()
+        assert all(one.result() >= 20 for one in searching)
+    assert [chunk.id for chunk in changed.chunks[:12]] == [f"e{n}" for n in range(12)]
+    assert tuple(changed.chunks[12:]) == tuple(CHUNKS_GIVEN)
 
 
 def test_a_damaged_or_foreign_manifest_is_refused(store: VectorStore, tmp_path: Path) -> None:
@@ -78,7 +202,7 @@ def test_a_damaged_or_foreign_manifest_is_refused(store: VectorStore, tmp_path: 
     manifest = tmp_path / "s" / MANIFEST
     good = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**good, "format_version": 99}))
-    with pytest.raises(InputError, match="has store format 99, this version reads 1"):
+    with pytest.raises(InputError, match="has store format 99, this version reads 2"):
         VectorStore.load(tmp_path / "s")
     for broken in ("{", "[]", json.dumps({"format_version": 1})):
         manifest.write_text(broken)

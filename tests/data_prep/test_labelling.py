@@ -12,10 +12,15 @@ import pytest
 
 from corag_search import InputError, PipelineConfig, SearchConfig, VectorStore, chunk_documents, search_policy_tree
 from corag_search.baselines import best_single, greedy_climb, naive_matched, naive_rag
+from corag_search.generators import load_generator
 from corag_search.generators.base import Generation
 from data_prep.dataset import Dataset, Document, GoldPassage, Question
+from data_prep.demo_corpus import LABELS
+from data_prep.engines import LocalEngine
 from data_prep.grid import LabelGrid
-from data_prep.labelling import RIVALS, Labeller, label_questions, ledger_path
+from data_prep.label_job import JobOptions, run_label_job
+from data_prep.label_run import LabelRun, label_questions
+from data_prep.labelling import RIVALS, Labeller
 from data_prep.rouge import rouge_scores
 from data_prep.table import LabelTable
 from tests.corag_search.scripted import RandomScores
@@ -57,13 +62,14 @@ class FirstWords:
     context_length: int | None = None
     calls: int = 0
     fail_after: int | None = None
+    shift: int = 0
 
     def generate(self, prompt: str, max_tokens: int) -> Generation:
         self.calls += 1
         if self.fail_after is not None and self.calls > self.fail_after:
             raise RuntimeError("killed")
         words = prompt.split()
-        start = zlib.crc32(prompt.encode()) % 7
+        start = zlib.crc32(prompt.encode()) % 7 + self.shift
         return Generation(" ".join(words[start::5][:max_tokens]), len(words), max_tokens)
 
 
@@ -90,9 +96,14 @@ def make_labeller(rerankers: Sequence | None = None, **generator: object) -> Lab
     )
 
 
+def run(labeller: Labeller, out: Path, questions: Sequence[Question] | None = None, workers: int = 1) -> LabelRun:
+    wanted = labeller.dataset.questions if questions is None else questions
+    return label_questions(LocalEngine(labeller, workers), labeller.dataset, wanted, out)
+
+
 def test_labels_equal_those_of_the_naive_loop(tmp_path: Path) -> None:
     labeller = make_labeller()
-    table = label_questions(labeller, labeller.dataset.questions, tmp_path / "l.parquet")
+    table = run(labeller, tmp_path / "l.parquet").table
     rows = {tuple(r[:5]): r[5:] for r in table.scores.itertuples(index=False, name=None)}
     assert len(rows) == 6 * 2 * len(GRID)
     naive = FirstWords()
@@ -114,7 +125,7 @@ def test_labels_equal_those_of_the_naive_loop(tmp_path: Path) -> None:
 
 def test_rivals_equal_the_baselines(tmp_path: Path) -> None:
     labeller = make_labeller()
-    table = label_questions(labeller, labeller.dataset.questions, tmp_path / "l.parquet")
+    table = run(labeller, tmp_path / "l.parquet").table
     assert table.rivals is not None
     assert set(table.rivals["method"]) == set(RIVALS)
     config = replace(labeller.config.search, **GRID.defaults._asdict())
@@ -142,17 +153,17 @@ def test_each_combination_is_scored_once_and_each_order_answered_once(tmp_path: 
 
 def test_an_interrupted_run_goes_on_and_ends_in_the_same_table(tmp_path: Path) -> None:
     whole = make_labeller()
-    expected = label_questions(whole, whole.dataset.questions, tmp_path / "whole.parquet")
+    expected = run(whole, tmp_path / "whole.parquet").table
     out = tmp_path / "cut.parquet"
     broken = make_labeller(fail_after=25)
     with pytest.raises(RuntimeError, match="killed"):
-        label_questions(broken, broken.dataset.questions, out)
+        run(broken, out)
     assert not out.exists()
     resumed = make_labeller()
-    table = label_questions(resumed, resumed.dataset.questions, out)
+    table = run(resumed, out).table
     assert 0 < resumed.generator.calls < whole.generator.calls
     again = make_labeller()
-    label_questions(again, again.dataset.questions, out)
+    run(again, out)
     assert again.generator.calls == 0
     for name in ("scores", "questions", "rivals"):
         for other in (table, LabelTable.read(out)):
@@ -165,27 +176,27 @@ def test_an_interrupted_run_goes_on_and_ends_in_the_same_table(tmp_path: Path) -
 def test_more_questions_later_join_the_same_table(tmp_path: Path) -> None:
     out = tmp_path / "l.parquet"
     labeller = make_labeller()
-    assert len(label_questions(labeller, labeller.dataset.questions[:2], out)) == 2
-    assert len(label_questions(labeller, labeller.dataset.questions[1:4], out)) == 4
+    assert len(run(labeller, out, labeller.dataset.questions[:2]).table) == 2
+    assert len(run(labeller, out, labeller.dataset.questions[1:4]).table) == 4
 
 
 def test_another_configuration_does_not_mix_in(tmp_path: Path) -> None:
     out = tmp_path / "l.parquet"
     labeller = make_labeller()
-    label_questions(labeller, labeller.dataset.questions[:1], out)
+    run(labeller, out, labeller.dataset.questions[:1])
     other = replace(labeller, config=replace(labeller.config, candidates=4))
     with pytest.raises(InputError, match="search"):
-        label_questions(other, other.dataset.questions, out)
+        run(other, out)
     options = replace(labeller, config=replace(labeller.config, rerankers={"random 1": {"k1": 9}}))
     with pytest.raises(InputError, match="reranker_options"):
-        label_questions(options, options.dataset.questions, out)
+        run(options, out)
 
 
 @pytest.mark.parametrize("workers", [2, 5])
 def test_the_table_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
     one, many = make_labeller(), make_labeller()
-    label_questions(one, one.dataset.questions, tmp_path / "one.parquet")
-    label_questions(many, many.dataset.questions, tmp_path / "many.parquet", workers=workers)
+    run(one, tmp_path / "one.parquet")
+    run(many, tmp_path / "many.parquet", workers=workers)
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "many.parquet").read_bytes()
 
 
@@ -208,38 +219,146 @@ def test_a_store_of_another_corpus_is_refused() -> None:
         replace(labeller, config=replace(labeller.config, search=SearchConfig(budget=1)))
 
 
+@pytest.mark.parametrize(("name", "value"), [("expansion_width", 4), ("root_width", 4), ("time_limit", 2.0)])
+def test_searches_that_leave_something_out_are_refused(name: str, value: float) -> None:
+    labeller = make_labeller()
+    with pytest.raises(InputError, match=rf"search.{name} must be left out for labels, got {value}"):
+        replace(labeller, config=replace(labeller.config, search=replace(labeller.config.search, **{name: value})))
+
+
 def test_what_cannot_be_labelled_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     labeller = make_labeller()
     out = tmp_path / "l.parquet"
     with pytest.raises(InputError, match="no questions to label"):
-        label_questions(labeller, [], out)
+        run(labeller, out, [])
     with pytest.raises(InputError, match=r"must end in \.parquet, got .*labels\.csv"):
-        label_questions(labeller, labeller.dataset.questions, tmp_path / "labels.csv")
+        run(labeller, tmp_path / "labels.csv")
     no_gold = [*labeller.dataset.questions[:2], Question("q9", "why ?", ())]
     with pytest.raises(InputError, match=r"1 of 3 questions have no gold passage .* the first is 'q9'"):
-        label_questions(labeller, no_gold, out)
+        run(labeller, out, no_gold)
     with pytest.raises(InputError, match="each named once, got random 1, random 1"):
         make_labeller(rerankers=[RandomScores(1), RandomScores(1)])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reranker_that_scores_nan_ends_the_run_and_keeps_what_was_finished(tmp_path: Path) -> None:
+def test_a_question_that_fails_is_recorded_and_the_others_are_labelled(tmp_path: Path) -> None:
     class Nan(RandomScores):
         def score(self, query, combinations):
             return np.where("w3" in query, np.nan, super().score(query, combinations))
 
-    out = tmp_path / "l.parquet"
     labeller = make_labeller(rerankers=[Nan(1)])
-    with pytest.raises(InputError, match=r"reranker 'random 1' scored nan"):
-        label_questions(labeller, labeller.dataset.questions, out)
-    assert not out.exists()
-    assert len(ledger_path(out).read_text().splitlines()) == 1 + 3
-    with pytest.raises(InputError, match="scored nan"):
-        label_questions(labeller, labeller.dataset.questions[3:], tmp_path / "first.parquet")
-    assert not ledger_path(tmp_path / "first.parquet").exists()  # nothing was finished, nothing is left
+    done = run(labeller, tmp_path / "l.parquet")
+    assert list(done.failures) == ["q3"] and "reranker 'random 1' scored nan" in done.failures["q3"]
+    assert list(done.table.questions["question_id"]) == ["q0", "q1", "q2", "q4", "q5"] == sorted(done.records)
 
 
-def test_a_prompt_beyond_the_context_names_the_question(tmp_path: Path) -> None:
+def test_nothing_but_failures_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     labeller = make_labeller(context_length=60)
-    with pytest.raises(InputError, match=r"question 'q0': the prompt of about \d+ tokens .* first words \(60 tokens\)"):
-        label_questions(labeller, labeller.dataset.questions, tmp_path / "l.parquet")
+    message = r"questions failed .* with: the prompt of about \d+ tokens .* first words \(60 tokens\)"
+    with pytest.raises(InputError, match=message):
+        run(labeller, tmp_path / "l.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+ANSWERED = tuple(
+    replace(question, answers=(f"w{i} w{i + 1}", f"{question.text} w7 w3"))
+    for i, question in enumerate(make_labeller().dataset.questions)
+)
+
+
+def repeated_labeller() -> Labeller:
+    """Three samples, scored against the model's reference and two human answers."""
+    labeller = make_labeller()
+    return replace(
+        labeller,
+        dataset=replace(labeller.dataset, questions=ANSWERED),
+        references=("llm", "human"),
+        samplers=(FirstWords(fingerprint="g1", shift=1), FirstWords(fingerprint="g2", shift=2)),
+    )
+
+
+def test_scores_are_means_over_references_and_samples(tmp_path: Path) -> None:
+    labeller = repeated_labeller()
+    table = run(labeller, tmp_path / "l.parquet").table
+    assert table.fingerprint["scoring"] == {"references": ["llm", "human"], "samples": 3}
+    repeated = table.repeated("rouge1")
+    assert repeated is not None and repeated.shape == (6, *table.rouge().shape)
+    np.testing.assert_allclose(repeated.mean(axis=0), table.rouge("rouge1"), atol=1e-12)
+    assert (repeated.std(axis=0) > 0).any()
+    plain = [FirstWords(shift=shift) for shift in range(3)]
+    for position, question in enumerate(ANSWERED):
+        candidates = labeller.store.search(labeller.embedder.encode([question.text])[0], 5)
+        gold = [labeller.dataset.passage_text(g) for g in question.gold_passages]
+        reference = plain[0].generate(labeller.config.prompt.fill(question.text, gold), 9).text
+        own = table.scores[table.scores["question_id"] == question.id]
+        for row, (_, at) in zip(own.itertuples(), np.ndenumerate(np.arange(len(own))), strict=True):
+            prompt = labeller.config.prompt.fill(question.text, [candidates[i].text for i in row.order])
+            answers = [generator.generate(prompt, 9).text for generator in plain]
+            llm = [rouge_scores(reference, answer).rouge1 for answer in answers]
+            human = [max(rouge_scores(text, answer).rouge1 for text in question.answers) for answer in answers]
+            found = repeated[:, position].reshape(6, -1)[:, at]
+            assert found.tolist() == [*human, *llm]  # by reference, alphabetically
+
+
+def test_one_answer_against_one_reference_leaves_no_repeats(tmp_path: Path) -> None:
+    labeller = make_labeller()
+    table = run(labeller, tmp_path / "l.parquet").table
+    assert table.repeats is None and table.repeated() is None and "scoring" not in table.fingerprint
+    assert not (tmp_path / "l.repeats.parquet").exists()
+
+
+def test_human_references_need_no_gold_and_no_call(tmp_path: Path) -> None:
+    labeller = make_labeller()
+    questions = tuple(replace(question, gold_passages=()) for question in ANSWERED)
+    labeller = replace(labeller, dataset=replace(labeller.dataset, questions=questions), references=("human",))
+    done = run(labeller, tmp_path / "l.parquet")
+    assert done.table.fingerprint["scoring"] == {"references": ["human"], "samples": 1}
+    assert done.table.repeats is None
+    assert list(done.table.questions["reference"]) == [question.answers[0] for question in questions]
+    assert labeller.generator.calls == done.answers
+    unanswered = (*questions, Question("q9", "why ?", ()))
+    with pytest.raises(InputError, match=r"1 of 7 questions have no human answer .* the first is 'q9'"):
+        run(labeller, tmp_path / "l.parquet", unanswered)
+
+
+@pytest.mark.parametrize("references", [(), ("model",), ("llm", "llm")])
+def test_unknown_references_are_refused(references: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="references must be llm, human or llm,human"):
+        replace(make_labeller(), references=references)
+
+
+def test_the_demo_table_is_of_this_version_s_settings() -> None:
+    """What labels depend on is told as when the shipped table was made, so old ledgers go on."""
+    assert set(make_labeller().fingerprint()) == set(LabelTable.read(LABELS).fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("generator", "message"),
+    [
+        ({"name": "smollm2"}, "2 samples of one answer would be equal at temperature 0"),
+        ({"name": "openai", "temperature": 0.7, "seed": None}, "2 samples need seeds to be repeatable"),
+    ],
+)
+def test_samples_that_would_be_equal_or_not_repeat_are_refused(
+    tmp_path: Path, generator: dict[str, object], message: str
+) -> None:
+    labeller = make_labeller()
+    config = replace(labeller.config, generator=generator)
+    questions = labeller.dataset.questions
+    with pytest.raises(InputError, match=message):
+        run_label_job(labeller.dataset, questions, config, GRID, tmp_path / "l.parquet", JobOptions(samples=2))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.models
+def test_samples_of_the_embedded_model_differ_and_repeat() -> None:
+    """The generator of each sample has a seed of its own, and so its own place in the cache."""
+    prompt = "Name one animal and say in a sentence what it eats."
+    answers = []
+    for seed in (5, 6, 5):
+        generator = load_generator("smollm2", threads=1, temperature=1.2, seed=seed)
+        answers.append((generator.fingerprint, generator.generate(prompt, 12).text))
+        generator.close()
+    first, other, again = answers
+    assert first == again
+    assert first[0] != other[0] and first[1] != other[1]

@@ -3,13 +3,16 @@
 import codecs
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
 
 from corag_search.errors import InputError
-from data_prep.readers import FORMATS, read_dataset
-from data_prep.readers.squad import read_squad
+from data_prep.readers import FORMATS, ReaderOptions, read_dataset
+from data_prep.readers.gather import gather
+from data_prep.readers.seen import SeenIds
+from data_prep.readers.squad import Squad
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -39,7 +42,7 @@ DOCUMENT = '{"id": "d", "text": "One tower. One river.", "title": "Paris", "sour
 # --- read_dataset
 
 
-@pytest.mark.parametrize("source", ["", "corpus.json", "C:\\data\\x.json", "/data/x:y", "csv:x", "SQUAD:x"])
+@pytest.mark.parametrize("source", ["", "corpus.json", "C:\\data\\x.json", "/data/x:y", "xml:x", "SQUAD:x"])
 def test_an_unknown_format_is_answered_with_the_list(source):
     with pytest.raises(InputError) as error:
         read_dataset(source)
@@ -91,7 +94,7 @@ def test_the_gold_of_the_second_paragraph_is_that_paragraph(tmp_path):
     paragraphs = [paragraph(context, ("Which?", context[10:13], 10)) for context in contexts]
     for number, item in enumerate(paragraphs):
         item["qas"][0]["id"] = number  # COVID-QA has numbers for ids
-    data = read_squad(write_squad(tmp_path / "x.json", {"title": "T", "paragraphs": paragraphs}))
+    data = gather(Squad(write_squad(tmp_path / "x.json", {"title": "T", "paragraphs": paragraphs})))
     assert data.documents[0].text == "Paragraph one.\n\nParagraph two."
     assert [data.passage_text(q.gold_passages[0]) for q in data.questions] == contexts
     assert [q.id for q in data.questions] == ["0", "1", "2"]
@@ -104,7 +107,7 @@ def test_in_a_long_article_the_gold_is_a_window_around_the_answer(tmp_path, posi
     start = len(" ".join([*words[:position], ""]))
     item = paragraph(context, ("Which word?", words[position], start), document_id=42)
     short = paragraph("A short one.", ("Which?", "short", 2))
-    data = read_squad(write_squad(tmp_path / "covidqa.dev.json", {"paragraphs": [item, short]}))
+    data = gather(Squad(write_squad(tmp_path / "covidqa.dev.json", {"paragraphs": [item, short]})))
     assert {d.id: d.text for d in data.documents} == {"42": context, "covidqa-0": "A short one."}
     window = data.passage_text(data.questions[0].gold_passages[0]).split()
     assert len(window) == 150 and words[position] in window
@@ -118,9 +121,9 @@ def test_a_long_answer_makes_the_window_longer_and_chinese_counts_characters(tmp
     context = "中" * 400 + "这是一个很长的答案" * 20 + "国" * 400
     answer = "这是一个很长的答案" * 20
     path = write_squad(tmp_path / "x.json", {"paragraphs": [paragraph(context, ("什么？", answer, 400))]})
-    data = read_squad(path)
+    data = gather(Squad(path))
     assert data.passage_text(data.questions[0].gold_passages[0]) == answer
-    data = read_squad(path, window_words=200)
+    data = gather(Squad(path, window_words=200))
     assert data.passage_text(data.questions[0].gold_passages[0]) == "中" * 10 + answer + "国" * 10
     assert (data.documents[0].language, data.questions[0].language) == ("zh", "zh")
 
@@ -142,8 +145,8 @@ def test_wrong_offsets_are_corrected_and_told(tmp_path, caplog):
         data = read_dataset(f"squad:{path}")
     assert [q.text.split()[0] for q in data.questions] == ["right", "off", "space", "space", "negative"]
     assert data.notes == (
-        "2 questions skipped, because their answers do not stand in their contexts",
-        "2 questions whose answer_start was off: corrected to the nearest place where the answer stands",
+        "questions whose answer_start was off, corrected to the nearest place of the answer: 2",
+        "questions whose answers do not stand in their contexts, left out: 2",
     )
     assert all(note in caplog.text for note in data.notes)
 
@@ -152,7 +155,7 @@ def test_an_offset_is_corrected_to_the_nearest_place(tmp_path):
     words = " ".join(f"w{n}" for n in range(1000))
     context = f"target {words} target {words} target"
     item = paragraph(context, ("Which?", "target", context.rindex(" target ") - 5))
-    data = read_squad(write_squad(tmp_path / "x.json", {"paragraphs": [item]}))
+    data = gather(Squad(write_squad(tmp_path / "x.json", {"paragraphs": [item]})))
     gold = data.questions[0].gold_passages[0]
     assert gold.start < context.rindex(" target ") < gold.end
 
@@ -163,8 +166,8 @@ def test_unanswerable_questions_are_skipped_and_counted(tmp_path):
         {"id": "2.0", "question": "Where?", "answers": [], "is_impossible": True},
         {"id": "empty", "question": "Where?", "answers": []},
     ]
-    data = read_squad(write_squad(tmp_path / "x.json", {"title": "T", "paragraphs": [item]}))
-    assert len(data.questions) == 1 and data.notes == ("2 unanswerable questions skipped",)
+    data = gather(Squad(write_squad(tmp_path / "x.json", {"title": "T", "paragraphs": [item]})))
+    assert len(data.questions) == 1 and data.notes == ("unanswerable questions, left out: 2",)
 
 
 @pytest.mark.parametrize(
@@ -186,18 +189,18 @@ def test_unanswerable_questions_are_skipped_and_counted(tmp_path):
 def test_what_is_no_squad_file_is_refused_with_its_place(tmp_path, content, message):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(InputError, match=message) as error:
-        read_squad(tmp_path / "x.json")
+        gather(Squad(tmp_path / "x.json"))
     assert "x.json" in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("name", "documents", "questions", "notes"),
-    [("xquad.en.dev.json", 32, 822, 0), ("xquad.zh.dev.json", 8, 234, 0), ("covidqa.dev.json", 56, 860, 1)],
+    [("xquad.en.dev.json", 32, 822, 1), ("xquad.zh.dev.json", 8, 234, 1), ("covidqa.dev.json", 56, 860, 2)],
 )
 def test_real_files(name, documents, questions, notes):
     if not (SHARED / name).exists():
         pytest.skip(f"{name} is no part of the project; it is read where shared/data lies beside the repository")
-    data = read_squad(SHARED / name)
+    data = gather(Squad(SHARED / name))
     assert (len(data.documents), len(data.questions), len(data.notes)) == (documents, questions, notes)
     for question in data.questions:
         assert question.answers[0] in data.passage_text(question.gold_passages[0])
@@ -266,10 +269,19 @@ GOOD = '{"id": "q0", "question": "?"}\n\n'
 )
 def test_a_bad_line_is_refused_with_file_and_line(tmp_path, row, message):
     questions = (GOOD + row).encode("latin-1")
+    source = f"jsonl:{write_jsonl(tmp_path, DOCUMENT, questions)}"
     with pytest.raises(InputError) as error:
-        read_dataset(f"jsonl:{write_jsonl(tmp_path, DOCUMENT, questions)}")
+        read_dataset(source, ReaderOptions(strict=True))
     assert message in str(error.value) and "questions.jsonl, line 3: " in str(error.value)
     assert "\n" not in str(error.value)
+    # By default the question is left out, and the note says so.
+    data = read_dataset(source)
+    assert [q.id for q in data.questions] == ["q0"]
+    assert re.search(r": 1; the first: .*questions\.jsonl, line 3: ", data.notes[0]) and message in data.notes[0]
+    # Where nothing is left, the first fault is the error.
+    write_jsonl(tmp_path, DOCUMENT, row.replace('"q0"', '""').encode("latin-1"))
+    with pytest.raises(InputError, match=r"has no questions that can be used; the first fault: .*line 1: "):
+        read_dataset(source)
 
 
 @pytest.mark.parametrize(
@@ -283,10 +295,33 @@ def test_a_bad_line_is_refused_with_file_and_line(tmp_path, row, message):
 )
 def test_a_bad_corpus_is_refused(tmp_path, documents, message):
     with pytest.raises(InputError, match=message):
-        read_dataset(f"jsonl:{write_jsonl(tmp_path, documents)}")
+        read_dataset(f"jsonl:{write_jsonl(tmp_path, documents)}", ReaderOptions(strict=True))
+
+
+def test_the_first_of_two_documents_stays_and_no_questions_are_needed(tmp_path):
+    data = read_dataset(f"jsonl:{write_jsonl(tmp_path, DOCUMENT + DOCUMENT)}")
+    assert (len(data.documents), data.questions) == (1, ())
+    assert "line 2: two documents have the id 'd'" in data.notes[0]
+    with pytest.raises(InputError, match="has no question with gold to take a sample of"):
+        read_dataset(f"jsonl:{tmp_path}", ReaderOptions(sample=5))
 
 
 def test_a_missing_questions_file_is_named(tmp_path):
     (tmp_path / "documents.jsonl").write_text(DOCUMENT)
     with pytest.raises(InputError, match=r"cannot read .*questions\.jsonl: No such file"):
         read_dataset(f"jsonl:{tmp_path}")
+
+
+def test_seen_ids_are_those_of_a_set_while_the_table_grows():
+    seen, names = SeenIds(), set()
+    for number in range(5000):
+        name = f"document {number * number % 3001}"
+        assert seen.add(name) == (name not in names)
+        names.add(name)
+    assert len(names) > 1024, "larger than the first table"
+
+
+def test_every_format_is_documented():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "data-formats.md").read_text()
+    assert all(f"| `{name}` |" in text for name in FORMATS)
+    assert all(f"`--reader.{option}" in text for option in ReaderOptions.__dataclass_fields__)

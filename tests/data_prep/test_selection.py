@@ -11,7 +11,7 @@ import pytest
 
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
-from data_prep.selection import Reason, choose_labels
+from data_prep.selection import Reason, choose_labels, half_agreement, soft_targets
 from data_prep.table import LabelTable
 
 GRID = LabelGrid(exploration=(0, 0.5, 2.4), cost_coefficient=(0, 0.1, 0.2), iterations=(5, 10, 15))
@@ -127,7 +127,99 @@ def test_summary() -> None:
         ("fell out", "the best two rerankers are equal", "1 (50%)"),
         ("best in law", "a", "1 (100%)"),
         ("best in law", "b", "0 (0%)"),
+        ("settings in law", "exploration", "2.4 × 1"),
+        ("settings in law", "cost_coefficient", "0.1 × 1"),
+        ("settings in law", "iterations", "5 × 1"),
     ]
+
+
+def test_a_domain_of_which_nothing_is_kept_has_no_settings() -> None:
+    rows = choose_labels(make_table({"q": {"a": 0.5, "b": 0.5}})).summary()
+    assert rows[-4:] == [("best in law", "b", "0"), *(("settings in law", name, "–") for name in POINTS[0]._fields)]
+
+
+def test_rare_classes() -> None:
+    scores = {f"{i:02}": {"a": 0.9, "b": 0.1, "c": 0.1} for i in range(10)}
+    scores |= {f"x{i}": {"a": 0.1, "b": 0.9, "c": 0.1} for i in range(9)}
+    scores["tie"] = {"a": 0.0, "b": 0.9, "c": 0.9}  # falls out, so it makes b no tenth example
+    chosen = choose_labels(make_table(scores))
+    assert chosen.rare() == {"b": 9, "c": 0}
+    assert chosen.rare(11) == {"a": 10, "b": 9, "c": 0}
+
+
+def repeated_table(scores: dict[str, dict[str, list[float]]]) -> LabelTable:
+    """A table from question → reranker → one score for each sample, the same at all grid points."""
+    means = {q: {r: sum(own) / len(own) for r, own in by.items()} for q, by in scores.items()}
+    table = make_table(means)
+    orders = {reranker: [number] for number, reranker in enumerate(table.rerankers)}
+    repeats = [
+        {"question_id": q, "order": orders[r], "reference": "llm", "sample": sample}
+        | dict.fromkeys(("rouge1", "rouge2", "rougeL"), value)
+        for q, by in scores.items()
+        for r, own in by.items()
+        for sample, value in enumerate(own)
+    ]
+    rows = table.scores.assign(order=[orders[r] for r in table.scores["reranker"]])
+    return LabelTable(rows, table.questions, table.fingerprint, repeats=pd.DataFrame(repeats))
+
+
+def test_halves_of_the_samples_agree_or_not() -> None:
+    table = repeated_table(
+        {
+            "q1": {"a": [0.9, 0.8], "b": [0.1, 0.3]},
+            "q2": {"a": [0.9, 0.2], "b": [0.1, 0.3]},
+        }
+    )
+    assert half_agreement(table) is not None
+    assert half_agreement(table).tolist() == [1.0, 0.0]  # type: ignore[union-attr]
+    kept, weighted, dropped = (choose_labels(table, noise=noise) for noise in ("keep", "weight", "drop"))
+    assert kept.kept.tolist() == weighted.kept.tolist() == [True, True]
+    assert (kept.weight.tolist(), weighted.weight.tolist()) == ([1, 1], [1, 0])
+    assert dropped.kept.tolist() == [True, False]
+    assert dropped.reasons == (Reason.KEPT, Reason.NOISE)
+    assert kept.summary()[2:5] == [
+        ("same best reranker in both halves", "of all", "50%"),
+        ("", "of the kept", "50%"),
+        ("", "weight of the kept", "2.0"),
+    ]
+
+
+def test_every_split_in_half_counts() -> None:
+    # Samples 0 and 1 favour a, 2 and 3 favour b: of the 6 halves, {0, 1} and {2, 3} name different rerankers; the
+    # others have one of each kind, and their means are a 0.55 and b 0.4 on both sides.
+    table = repeated_table({"q": {"a": [0.9, 0.9, 0.2, 0.2], "b": [0.2, 0.2, 0.6, 0.6]}})
+    agreement = half_agreement(table)
+    assert agreement is not None and agreement.tolist() == [pytest.approx(4 / 6)]
+
+
+def test_many_samples_are_split_in_twenty_ways() -> None:
+    generator = np.random.default_rng(0)
+    draws = {f"{q:02}": {r: generator.random(8).tolist() for r in "ab"} for q in range(12)}
+    agreement = half_agreement(repeated_table(draws))
+    assert agreement is not None
+    assert np.array_equal(agreement * 20, (agreement * 20).round())
+    assert 0 < agreement.mean() < 1
+
+
+def test_noise_needs_repeated_scores() -> None:
+    table = make_table({"q": {"a": 0.9, "b": 0.1}})
+    assert half_agreement(table) is None
+    assert choose_labels(table).agreement is None
+    for noise, message in (("drop", "one score of each answer"), ("hide", "one of keep, weight, drop, got 'hide'")):
+        with pytest.raises(InputError, match=message):
+            choose_labels(table, noise=noise)
+
+
+def test_soft_targets_by_hand() -> None:
+    scores = [0.1] * len(POINTS)
+    scores[3] = 0.6  # only a reranker's best settings count
+    targets = soft_targets(make_table({"q": {"a": scores, "b": 0.5}}), temperature=0.1)
+    odds = math.exp((0.6 - 0.5) / 0.1)
+    np.testing.assert_allclose(targets, [[odds / (odds + 1), 1 / (odds + 1)]])
+    np.testing.assert_allclose(soft_targets(make_table({"q": {"a": 0.5, "b": 0.5}}), 1e-6), [[0.5, 0.5]])
+    for temperature in (0.0, -1.0, math.nan):
+        with pytest.raises(InputError, match="temperature must be"):
+            soft_targets(make_table({"q": {"a": 0.5}}), temperature)
 
 
 @pytest.mark.parametrize(("gain", "mode"), [(-0.1, "relative"), (math.nan, "relative"), (0.1, "percent")])

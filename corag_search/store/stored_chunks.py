@@ -1,0 +1,118 @@
+"""The chunks of a store: in memory, or lines of a file that is mapped into memory and read on demand."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag_search.chunk import Chunk
+
+CACHED = 16_384  # chunks that were read last stay in memory: about 25 MB of chunks of 96 tokens
+
+
+class ChunkLines:
+    """A mapped file with a chunk a line, as JSON in UTF-8.
+
+    Attributes:
+        starts: Where each line begins, and the end of the last, `[lines + 1]`, in bytes.
+    """
+
+    def __init__(self, path: Path, starts: NDArray[np.int64]) -> None:
+        """Map a file; raises ValueError when it has another length than `starts` ends with."""
+        with path.open("rb") as file:
+            self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.starts = starts
+        if starts.ndim != 1 or not len(starts) or starts[-1] != len(self._content):
+            raise ValueError(f"{path.name} has {len(self._content)} bytes, its lines end elsewhere")
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> bytes:
+        return self._content[self.starts[row] : self.starts[row + 1]]
+
+
+class StoredChunks(Sequence[Chunk]):
+    """Chunks by row, read when they are asked for. It never changes; safe to share between threads.
+
+    Attributes:
+        at: The chunk of a row that is there, the fast way: `at(3)`.
+    """
+
+    def __init__(
+        self, added: Sequence[Chunk], lines: ChunkLines | None = None, places: NDArray[np.int64] | None = None
+    ) -> None:
+        """Join what lies in a file and what is in memory.
+
+        Args:
+            added: In memory.
+            lines: In a file.
+            places: Of each row: a line, or ~n for the n-th of `added`; None for all lines, then all of `added`.
+        """
+        self._added = tuple(added)
+        self._lines = lines
+        if places is None:
+            places = np.concatenate([np.arange(len(lines or ())), ~np.arange(len(added))])
+        self._places = places
+        self.at: Callable[[int], Chunk] = self._added.__getitem__ if lines is None else lru_cache(CACHED)(self._read)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, row: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, row: slice) -> tuple[Chunk, ...]: ...
+    def __getitem__(self, row: int | slice) -> Chunk | tuple[Chunk, ...]:
+        if isinstance(row, slice):
+            return tuple(map(self.at, range(len(self))[row]))
+        return self.at(range(len(self))[operator.index(row)])
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return map(self._read, range(len(self)))  # past the cache, which would forget what queries ask for
+
+    def extended(self, chunks: Sequence[Chunk]) -> StoredChunks:
+        """With more chunks, whose rows follow those that are there."""
+        places = np.concatenate([self._places, ~np.arange(len(self._added), len(self._added) + len(chunks))])
+        return StoredChunks((*self._added, *chunks), self._lines, places)
+
+    def only(self, rows: NDArray[np.integer]) -> StoredChunks:
+        """With the chunks of some rows, in their order."""
+        if self._lines is None:
+            return StoredChunks([self._added[row] for row in rows.tolist()])
+        return StoredChunks(self._added, self._lines, self._places[rows])
+
+    def write(self, path: Path) -> NDArray[np.int64]:
+        """Write a line for each chunk.
+
+        Returns:
+            Where each line begins, and the end of the last, `[chunks + 1]`.
+        """
+        lengths = []
+        with path.open("wb") as file:
+            for line in self._encoded():
+                lengths.append(file.write(line))
+        return np.cumsum([0, *lengths], dtype=np.int64)
+
+    def _encoded(self) -> Iterable[bytes]:
+        for place in self._places.tolist():
+            if place >= 0 and self._lines is not None:
+                yield self._lines[place]
+            else:
+                chunk = self._added[~place]
+                row = {"id": chunk.id, "text": chunk.text, "cost": chunk.cost, "metadata": dict(chunk.metadata)}
+                yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+    def _read(self, row: int) -> Chunk:
+        place = int(self._places[row])
+        if place < 0 or self._lines is None:
+            return self._added[~place]
+        return Chunk(**json.loads(self._lines[place]))

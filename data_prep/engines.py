@@ -1,0 +1,121 @@
+"""Where questions are labelled: in threads here, or by `data_prep.ray_engine` on many machines."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from corag_search.errors import InputError
+from corag_search.generators.base import GeneratorError
+from corag_search.registry import whole
+from corag_search.rerankers.base import RerankerError
+from data_prep.dataset import Question
+from data_prep.labelling import Labeller
+
+# What can befall one question. Clients of endpoints have tried again, with back-off and a limit, before they raise it.
+_FAILURES = (InputError, GeneratorError, RerankerError)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the labelling of a question ended.
+
+    Attributes:
+        question_id: Which question.
+        record: All outcomes, as `Labeller.label` gives them; None when it failed.
+        error: Why it failed, in one line.
+    """
+
+    question_id: str
+    record: dict[str, Any] | None
+    error: str = ""
+
+
+class Engine(Protocol):
+    """Labels questions."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """As `Labeller.fingerprint`."""
+        ...
+
+    def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
+        """Outcomes in the order in which they come; closing the generator ends the work."""
+        ...
+
+
+class Worker:
+    """One process's labelling: many questions in flight, so that some search while others wait for their answers.
+
+    Attributes:
+        labeller: With everything loaded.
+        in_flight: Questions that may be labelled at a time, one thread each.
+    """
+
+    def __init__(self, labeller: Labeller, searches: int = 1, answers: int = 1) -> None:
+        """Prepare.
+
+        Args:
+            labeller: With everything loaded.
+            searches: Questions that search at a time.
+            answers: Answers that the generator is asked for at a time.
+
+        Raises:
+            InputError: A number below 1.
+        """
+        self.labeller = labeller
+        self.in_flight = whole("workers", searches) + whole("llm_concurrency", answers) - 1
+        self._searches = threading.Semaphore(searches)
+        self._answers = ThreadPoolExecutor(answers, thread_name_prefix="answers")
+
+    def label(self, question: Question) -> Outcome:
+        """Label a question; safe to call from `in_flight` threads."""
+        try:
+            with self._searches:
+                searched = self.labeller.search(question)
+            return Outcome(question.id, self.labeller.score(searched, self._answers.map))
+        except _FAILURES as error:
+            return Outcome(question.id, None, " ".join(str(error).split()))
+
+    def close(self) -> None:
+        """Wait for the answers under way, and ask for no more."""
+        self._answers.shutdown(cancel_futures=True)
+
+
+class LocalEngine:
+    """Labels in threads of this process."""
+
+    def __init__(self, labeller: Labeller, workers: int = 1, llm_concurrency: int = 1) -> None:
+        """Prepare.
+
+        Args:
+            labeller: With everything loaded.
+            workers: Questions that search at a time.
+            llm_concurrency: Answers that the generator is asked for at a time.
+
+        Raises:
+            InputError: A number below 1.
+        """
+        whole("workers", workers)
+        whole("llm_concurrency", llm_concurrency)
+        self._labeller, self._workers, self._llm_concurrency = labeller, workers, llm_concurrency
+
+    def fingerprint(self) -> dict[str, Any]:
+        return self._labeller.fingerprint()
+
+    def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
+        worker = Worker(self._labeller, self._workers, self._llm_concurrency)
+        waiting = iter(questions)
+        with ThreadPoolExecutor(worker.in_flight, thread_name_prefix="questions") as pool:
+            try:
+                running = {pool.submit(worker.label, question) for question in islice(waiting, worker.in_flight)}
+                while running:
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        yield future.result()
+                    running |= {pool.submit(worker.label, question) for question in islice(waiting, len(finished))}
+            finally:
+                worker.close()

@@ -1,0 +1,68 @@
+"""How a labelling job is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from corag_search.errors import InputError
+from corag_search.registry import whole
+from data_prep.labelling import LLM, check_references
+
+
+class EngineName(StrEnum):
+    """Where questions are labelled."""
+
+    LOCAL = "local"  # in threads of this process
+    RAY = "ray"  # in the actors of a Ray cluster
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How a job is run. What answers are scored against shapes the labels; the rest does not.
+
+    Attributes:
+        references: "llm" (the generator's own answer from the gold passages), "human" (the data set's), or both.
+        samples: Answers sampled for each prompt, by as many seeds; more than one needs a temperature.
+        workers: Questions that search at a time; with Ray, its actors.
+        llm_concurrency: Answers that the generator is asked for at a time.
+        retry_failed: Take up the questions that failed before, and no others.
+        seed: Of the splits.
+        engine: "local" or "ray".
+        ray_address: Of the cluster; None starts Ray on this machine.
+        worker_cpus: Cores that each Ray worker reserves.
+        worker_gpus: GPUs that each Ray worker reserves; may be a fraction.
+
+    Raises:
+        InputError: An unusable value.
+    """
+
+    references: tuple[str, ...] = (LLM,)
+    samples: int = 1
+    workers: int = 1
+    llm_concurrency: int = 1
+    retry_failed: bool = False
+    seed: int = 0
+    engine: str = EngineName.LOCAL
+    ray_address: str | None = None
+    worker_cpus: float = 1.0
+    worker_gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_references(self.references)
+        for name in ("samples", "workers", "llm_concurrency"):
+            whole(name, getattr(self, name))
+        if self.engine not in list(EngineName):
+            raise InputError(f"engine must be one of {', '.join(EngineName)}, got {self.engine!r}")
+        for name in ("worker_cpus", "worker_gpus"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be a number, at least 0, got {getattr(self, name)!r}")
+        if self.engine == EngineName.LOCAL and self.ray_address is not None:
+            raise InputError(f"ray_address={self.ray_address!r} is for engine=ray, got engine=local; set engine to ray")
+
+    @property
+    def in_flight(self) -> int:
+        """Questions under way at a time."""
+        if self.engine == EngineName.RAY:
+            return self.workers * max(1, self.llm_concurrency // self.workers)
+        return self.workers + self.llm_concurrency - 1

@@ -1,0 +1,302 @@
+"""A labelling run: questions through an engine into a ledger, and from there into the table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corag_search.errors import InputError
+from data_prep.dataset import Dataset, Question
+from data_prep.engines import Engine
+from data_prep.grid import GridPoint, LabelGrid
+from data_prep.labelling import HUMAN, LLM
+from data_prep.ledger import Ledger
+from data_prep.splits import assign_splits
+from data_prep.table import METRICS, LabelTable
+
+# After so many failures without a success between them the fault lies elsewhere than in the questions; sooner where
+# nothing has succeeded yet.
+PATIENCE = 20
+PATIENCE_AT_START = 5
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LabelRun:
+    """What a run ended in.
+
+    Attributes:
+        table: Every question of the ledger that was labelled, in this run or an earlier one.
+        failures: Error by id of the wanted questions that have no labels.
+        records: The ledger's record of every wanted question that has labels, oldest first.
+        labelled: Ids of those that this run labelled.
+        seconds: That this run took.
+    """
+
+    table: LabelTable
+    failures: Mapping[str, str]
+    records: Mapping[str, dict[str, Any]]
+    labelled: tuple[str, ...]
+    seconds: float
+
+    @property
+    def evaluations(self) -> int:
+        """Combinations that the rerankers scored, over all wanted questions."""
+        return sum(sum(record["evaluations"].values()) for record in self.records.values())
+
+    @property
+    def answers(self) -> int:
+        """Distinct orders that were answered from, over all wanted questions."""
+        return sum(record["answers"] for record in self.records.values())
+
+
+def label_questions(
+    engine: Engine,
+    dataset: Dataset,
+    questions: Iterable[Question],
+    out: Path,
+    *,
+    seed: int = 0,
+    retry_failed: bool = False,
+    progress: Progress = lambda question_id: None,
+) -> LabelRun:
+    """Label questions into a table, resuming what an earlier run of the same settings finished.
+
+    Each finished question is one durable record in the ledger `OUT.ledger.jsonl`, kept beside the table so that more
+    questions can be added later. A question that fails is recorded with its error, and the run goes on.
+
+    Args:
+        engine: Labels them.
+        dataset: The questions', which the splits are made over.
+        questions: Out of the data set.
+        out: The table's path, ending in `.parquet`.
+        seed: Of the splits by document.
+        retry_failed: Take up the questions that failed before, which are passed over otherwise, and no others.
+        progress: Called with the id after each question, also for those already done.
+
+    Raises:
+        InputError: No question, the ledger belongs to other settings, or nothing but failures: the first 5, 20 in a
+            row, or all.
+    """
+    wanted = list(questions)
+    start = time.perf_counter()
+    fingerprint = engine.fingerprint()
+    check_job(wanted, out, _scoring(fingerprint)["references"])
+    with _opened(out, fingerprint) as ledger:
+        pending = [question for question in wanted if _is_pending(ledger, question, retry_failed)]
+        for question in wanted:
+            if not _is_pending(ledger, question, retry_failed):
+                progress(question.id)
+        labelled = _work(ledger, engine, pending, progress)
+        records, failed = dict(ledger.done), dict(ledger.failed)
+    in_table = [question for question in dataset.questions if question.id in records]
+    splits = assign_splits(dataset, seed=seed)
+    table = table_of(in_table, records, splits, LabelGrid.from_dict(fingerprint["grid"]), fingerprint)
+    table.write(out)
+    asked = {question.id for question in wanted}
+    return LabelRun(
+        table=table,
+        failures={name: error for name, error in failed.items() if name in asked},
+        records={name: record for name, record in records.items() if name in asked},
+        labelled=labelled,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def probe_questions(
+    engine: Engine,
+    questions: Iterable[Question],
+    out: Path,
+    count: int,
+    *,
+    progress: Progress = lambda question_id: None,
+) -> tuple[dict[str, dict[str, Any]], int]:
+    """Label a few questions into the ledger of a table, where the run will find them.
+
+    Args:
+        engine: Labels them.
+        questions: Those that the run is to label.
+        out: The table's path; no table is written.
+        count: Questions that must be done; they are spread evenly over those that are not.
+        progress: Called with the id after each question.
+
+    Returns:
+        The records of all questions that are done, oldest first, and how many questions are left to label.
+
+    Raises:
+        InputError: As `label_questions`.
+    """
+    wanted = list(questions)
+    fingerprint = engine.fingerprint()
+    check_job(wanted, out, _scoring(fingerprint)["references"])
+    with _opened(out, fingerprint) as ledger:
+        pending = [question for question in wanted if _is_pending(ledger, question, retry_failed=False)]
+        missing = min(max(count - _measured(ledger), 0), len(pending))
+        chosen = [pending[i * len(pending) // missing] for i in range(missing)]
+        labelled = set(_work(ledger, engine, chosen, progress))
+        ids = {question.id for question in wanted}
+        done = {name: record for name, record in ledger.done.items() if name in ids}
+    return done, len(pending) - len(labelled)
+
+
+def _measured(ledger: Ledger) -> int:
+    return sum("usage" in record for record in ledger.done.values())
+
+
+@contextmanager
+def _opened(out: Path, fingerprint: Mapping[str, Any]) -> Iterator[Ledger]:
+    """The ledger of a table; a run that ends before anything is finished leaves none."""
+    ledger = Ledger(ledger_path(out), fingerprint)
+    try:
+        with ledger:
+            yield ledger
+    finally:
+        if not ledger.done and not ledger.failed:
+            ledger.path.unlink(missing_ok=True)
+
+
+def _is_pending(ledger: Ledger, question: Question, retry_failed: bool) -> bool:
+    if retry_failed:
+        return question.id in ledger.failed
+    return question.id not in ledger.done and question.id not in ledger.failed
+
+
+def _work(ledger: Ledger, engine: Engine, pending: Sequence[Question], progress: Progress) -> tuple[str, ...]:
+    """Label into the ledger; ids of those that were labelled.
+
+    Failures are written only once a later question succeeds, or at the end: a run that is stopped because everything
+    fails has recorded none of it, and the same command takes those questions up again.
+    """
+    labelled: list[str] = []
+    failures: dict[str, str] = {}
+    with closing(engine.label(pending)) as outcomes:
+        for outcome in outcomes:
+            if outcome.record is None:
+                failures[outcome.question_id] = outcome.error
+                if len(failures) == (PATIENCE if labelled else PATIENCE_AT_START):
+                    raise _nothing_but_failures(failures)
+            else:
+                failures = _recorded(ledger, failures)
+                ledger.append(outcome.question_id, outcome.record)
+                labelled.append(outcome.question_id)
+            progress(outcome.question_id)
+    if failures and not ledger.done:
+        raise _nothing_but_failures(failures)
+    _recorded(ledger, failures)
+    return tuple(labelled)
+
+
+def _recorded(ledger: Ledger, failures: Mapping[str, str]) -> dict[str, str]:
+    for question_id, error in failures.items():
+        ledger.fail(question_id, error)
+    return {}
+
+
+def _nothing_but_failures(failures: Mapping[str, str]) -> InputError:
+    name, error = list(failures.items())[-1]
+    return InputError(
+        f"stopped, since {len(failures)} questions failed in a row, the last, {name!r}, with: {error}; set that right "
+        "and run the same command again, which takes them up"
+    )
+
+
+def _scoring(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    return fingerprint.get("scoring", {"references": [LLM], "samples": 1})
+
+
+def check_job(wanted: Sequence[Question], out: Path, references: Sequence[str]) -> None:
+    """Refuse what cannot be labelled, before anything is loaded or written.
+
+    Args:
+        wanted: The questions.
+        out: The table's path.
+        references: As of `Labeller`.
+
+    Raises:
+        InputError: No question, one that lacks what its references are made of, or a table's name that does not end in
+            `.parquet`.
+    """
+    if not wanted:
+        raise InputError("there are no questions to label; give a data set that has questions")
+    without_gold = [question.id for question in wanted if not question.gold_passages]
+    if LLM in references and without_gold:
+        raise InputError(
+            f"{len(without_gold)} of {len(wanted)} questions have no gold passage to write a reference answer from, "
+            f"the first is {without_gold[0]!r}; leave them out of the data set"
+        )
+    unanswered = [question.id for question in wanted if not question.answers]
+    if HUMAN in references and unanswered:
+        raise InputError(
+            f"{len(unanswered)} of {len(wanted)} questions have no human answer to be scored against, the first is "
+            f"{unanswered[0]!r}; leave them out of the data set, or 'human' out of the references"
+        )
+    check_table_name(out)
+
+
+def check_table_name(out: Path) -> None:
+    """Refuse a table's name that does not end in `.parquet` (InputError)."""
+    if out.suffix != ".parquet":
+        raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
+
+
+def ledger_path(out: Path) -> Path:
+    """Where the ledger of a table lies."""
+    return out.with_name(f"{out.stem}.ledger.jsonl")
+
+
+def table_of(
+    questions: Sequence[Question],
+    records: Mapping[str, dict[str, Any]],
+    splits: Mapping[str, str],
+    grid: LabelGrid,
+    fingerprint: dict[str, Any],
+) -> LabelTable:
+    """The label table of ledger records."""
+    rows: list[tuple] = []
+    rival_rows: list[tuple] = []
+    repeat_rows: list[tuple] = []
+    points = [tuple(point) for point in grid]
+    scoring = _scoring(fingerprint)
+    kinds = [(reference, sample) for reference in scoring["references"] for sample in range(scoring["samples"])]
+    for question in questions:
+        record = records[question.id]
+        orders = {key: np.array(key.split(), np.int32) for key in record["scores"]}
+        for reranker, outcomes in record["outcomes"].items():
+            for point, (key, value) in zip(points, outcomes, strict=True):
+                tokens, *rouge = record["scores"][key]
+                rows.append((question.id, reranker, *point, orders[key], tokens, value, *rouge))
+        for reranker, methods in record["rivals"].items():
+            for method, (key, value) in methods.items():
+                tokens, *rouge = record["scores"][key]
+                rival_rows.append((question.id, method, reranker, orders[key], tokens, value, *rouge))
+        for key, repeats in record.get("repeats", {}).items():
+            for kind, rouge in zip(kinds, repeats, strict=True):
+                repeat_rows.append((question.id, orders[key], *kind, *rouge))
+    outcome = ["order", "prompt_tokens", "value", *METRICS]
+    repeats = pd.DataFrame(repeat_rows, columns=["question_id", "order", "reference", "sample", *METRICS])
+    return LabelTable(
+        scores=pd.DataFrame(rows, columns=["question_id", "reranker", *GridPoint._fields, *outcome]),
+        questions=pd.DataFrame(
+            {
+                "question_id": [question.id for question in questions],
+                "domain": [question.domain for question in questions],
+                "kind": [question.kind for question in questions],
+                "language": [question.language for question in questions],
+                "split": [splits[question.id] for question in questions],
+                "reference": [records[question.id]["reference"] for question in questions],
+                "embedding": [np.array(records[question.id]["embedding"], np.float32) for question in questions],
+                "candidates": [records[question.id]["candidates"] for question in questions],
+            }
+        ),
+        rivals=pd.DataFrame(rival_rows, columns=["question_id", "method", "reranker", *outcome]),
+        repeats=repeats if len(repeats) else None,
+        fingerprint=fingerprint,
+    )

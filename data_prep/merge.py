@@ -1,0 +1,114 @@
+"""Label tables of several runs or data sets in one, to train on all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from corag_search.errors import InputError
+from data_prep.table import LabelTable
+
+_FRAMES = ("questions", "scores", "rivals", "repeats")
+
+
+def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
+    """One table with the questions of all.
+
+    All that shaped the labels must be the same, but for the data. A question that several tables of the same data have
+    is taken once. Where the data differ, the ids become `NAME/ID`, since translations of one data set share their ids,
+    and the fingerprint lists the parts; tables that were merged before keep the ids that they have.
+
+    Args:
+        tables: At least one.
+
+    Raises:
+        InputError: No table, fingerprints that differ in more than the data (the message names in what), or one
+            question with different labels.
+    """
+    if not tables:
+        raise InputError("there are no label tables to merge; give at least one")
+    first = tables[0].fingerprint
+    for number, table in enumerate(tables[1:], start=2):
+        theirs = table.fingerprint
+        differing = [k for k in {**first, **theirs} if k != "data" and first.get(k) != theirs.get(k)]
+        if differing:
+            raise InputError(
+                f"label table {number} cannot join the first: their fingerprints differ in {', '.join(differing)}; "
+                "label both with the same settings and versions"
+            )
+    parts = _parts(tables)
+    several = len(parts) > 1
+    frames = [_frames(table, _prefix(table) if several else "") for table in tables]
+    joined = {name: _joined([own[name] for own in frames], name) for name in _FRAMES}
+    fingerprint = {**first, "data": _merged_data(parts)} if several else first
+    return LabelTable(fingerprint=fingerprint, **joined)  # type: ignore[arg-type]
+
+
+def _data_of(table: LabelTable) -> dict[str, Any]:
+    data = table.fingerprint.get("data")
+    return data if isinstance(data, dict) else {"name": "data", "fingerprint": None}
+
+
+def _parts(tables: Sequence[LabelTable]) -> list[dict[str, Any]]:
+    """The distinct data of all tables, in their order."""
+    parts: list[dict[str, Any]] = []
+    for table in tables:
+        data = _data_of(table)
+        parts += [part for part in data.get("parts", [data]) if part not in parts]
+    return parts
+
+
+def _merged_data(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    digest = hashlib.sha256("\n".join(sorted(str(part.get("fingerprint")) for part in parts)).encode())
+    return {
+        "name": "+".join(dict.fromkeys(str(part.get("name")) for part in parts)),
+        "fingerprint": digest.hexdigest()[:16],
+        "parts": list(parts),
+    }
+
+
+def _prefix(table: LabelTable) -> str:
+    data = _data_of(table)
+    return "" if "parts" in data else f"{data.get('name')}/"
+
+
+def _frames(table: LabelTable, prefix: str) -> dict[str, pd.DataFrame | None]:
+    frames = {name: getattr(table, name) for name in _FRAMES}
+    return {
+        name: frame if frame is None else frame.assign(question_id=prefix + frame["question_id"])
+        for name, frame in frames.items()
+    }
+
+
+def _joined(frames: Sequence[pd.DataFrame | None], name: str) -> pd.DataFrame | None:
+    """All rows, a question's from the first frame that has it; None where one of the tables lacks the frame."""
+    given = [frame for frame in frames if frame is not None]
+    if len(given) < len(frames):
+        return None
+    seen: dict[str, pd.DataFrame] = {}
+    fresh = []
+    for frame in given:
+        rows = {str(question): own for question, own in frame.groupby("question_id", sort=False)}
+        for question in rows.keys() & seen.keys():
+            if not _equal(rows[question], seen[question]):
+                raise InputError(
+                    f"question {question!r} has other {name} in one table than in another, so they are not of one "
+                    "data set, or were labelled by different machines; keep one of the two"
+                )
+        fresh.append(frame[~frame["question_id"].isin(seen)])
+        seen |= rows
+    return pd.concat(fresh, ignore_index=True)
+
+
+def _equal(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    if list(one.columns) != list(other.columns) or len(one) != len(other):
+        return False
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b or (pd.isna(a) and pd.isna(b))
+        for column in one.columns
+        for a, b in zip(one[column], other[column], strict=True)
+    )

@@ -1,0 +1,133 @@
+"""Tables of several runs and data sets in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from corag_search.errors import InputError
+from data_prep.grid import LabelGrid
+from data_prep.merge import merge_tables
+from data_prep.selection import choose_labels
+from data_prep.table import LabelTable
+
+GRID = LabelGrid(exploration=(0.0, 1.0), cost_coefficient=(0.1,), iterations=(5,))
+RERANKERS = ["z", "a"]
+
+
+def make_table(
+    scores: dict[str, float], data: str = "wiki", fingerprint: str = "w1", samples: int = 1, **changes: Any
+) -> LabelTable:
+    """A table of question → what reranker z reaches everywhere; a reaches half of it."""
+    rows, rivals, repeats = [], [], []
+    for question, score in scores.items():
+        for number, reranker in enumerate(RERANKERS):
+            reached = dict.fromkeys(("rouge1", "rouge2", "rougeL"), score / (number + 1))
+            outcome = {"order": [number], "prompt_tokens": 9, "value": 0.5, **reached}
+            rows += [{"question_id": question, "reranker": reranker, **p._asdict(), **outcome} for p in GRID]
+            rivals.append({"question_id": question, "method": "naive_rag", "reranker": reranker, **outcome})
+            for sample in range(samples):
+                of_order = {"question_id": question, "order": [number], "reference": "llm", "sample": sample}
+                repeats.append(of_order | reached)
+    common = {"domain": data, "kind": "k", "language": "en", "split": "train", "reference": "r"}
+    questions = [{"question_id": q, **common, "embedding": [score]} for q, score in scores.items()]
+    return LabelTable(
+        pd.DataFrame(rows),
+        pd.DataFrame(questions),
+        {
+            "embedder": {"name": "toy", "dimension": 1, "fingerprint": "x"},
+            "grid": GRID.to_dict(),
+            "rerankers": RERANKERS,
+            "prompt": "p",
+            "data": {"name": data, "fingerprint": fingerprint},
+            **changes,
+        },
+        pd.DataFrame(rivals),
+        pd.DataFrame(repeats) if samples > 1 else None,
+    )
+
+
+def ids(table: LabelTable) -> list[str]:
+    return list(table.questions["question_id"])
+
+
+def best_scores(table: LabelTable) -> dict[str, float]:
+    return dict(zip(ids(table), table.rouge().max(axis=(1, 2, 3, 4)).tolist(), strict=True))
+
+
+def test_runs_over_the_same_data_become_one_table(tmp_path: Path) -> None:
+    whole = make_table({"q1": 0.2, "q2": 0.4, "q3": 0.6}, samples=2)
+    merged = merge_tables(
+        [make_table({"q1": 0.2, "q2": 0.4}, samples=2), make_table({"q2": 0.4, "q3": 0.6}, samples=2)]
+    )
+    assert merged.fingerprint == whole.fingerprint
+    for table, name in ((whole, "whole"), (merged, "merged")):
+        table.write(tmp_path / f"{name}.parquet")
+    for part in ("", ".questions", ".rivals", ".repeats"):
+        assert (tmp_path / f"whole{part}.parquet").read_bytes() == (tmp_path / f"merged{part}.parquet").read_bytes()
+
+
+def test_a_question_without_reference_equals_itself() -> None:
+    table = make_table({"q1": 0.2})
+    bare = LabelTable(table.scores, table.questions.assign(reference=None), table.fingerprint)
+    assert ids(merge_tables([bare, bare])) == ["q1"]
+    with pytest.raises(InputError, match="other questions"):
+        merge_tables([bare, LabelTable(table.scores, table.questions, table.fingerprint)])
+
+
+def test_data_sets_keep_apart_the_ids_that_they_share() -> None:
+    english = make_table({"q1": 0.2, "q2": 0.4}, "xquad.en", "e")
+    chinese = make_table({"q1": 0.9}, "xquad.zh", "z")
+    merged = merge_tables([english, chinese])
+    assert best_scores(merged) == {"xquad.en/q1": 0.2, "xquad.en/q2": 0.4, "xquad.zh/q1": 0.9}
+    assert merged.fingerprint["data"]["name"] == "xquad.en+xquad.zh"
+    assert merged.fingerprint["data"]["parts"] == [english.fingerprint["data"], chinese.fingerprint["data"]]
+    assert merged.rivals is not None and set(merged.rivals["question_id"]) == set(ids(merged))
+    assert choose_labels(merged).domains == ("xquad.en", "xquad.en", "xquad.zh")
+    assert np.array_equal(merged.embeddings[:, 0], np.float32([0.2, 0.4, 0.9]))
+
+
+def test_merging_is_associative() -> None:
+    one, two, three = (make_table({"q": n / 10}, f"d{n}", f"f{n}") for n in (1, 2, 3))
+    at_once = merge_tables([one, two, three])
+    in_turn = merge_tables([merge_tables([one, two]), three])
+    assert in_turn.fingerprint == at_once.fingerprint
+    assert best_scores(in_turn) == best_scores(at_once) == {"d1/q": 0.1, "d2/q": 0.2, "d3/q": 0.3}
+
+
+def test_one_table_stays_as_it_is() -> None:
+    table = make_table({"q1": 0.2})
+    assert merge_tables([table]).fingerprint == table.fingerprint
+    assert ids(merge_tables([table])) == ["q1"]
+
+
+def test_the_fingerprint_does_not_depend_on_the_order() -> None:
+    one, two = make_table({"q": 0.1}, "d1", "f1"), make_table({"q": 0.1}, "d2", "f2")
+    there, back = merge_tables([one, two]).fingerprint, merge_tables([two, one]).fingerprint
+    assert there["data"]["fingerprint"] == back["data"]["fingerprint"]
+
+
+def test_without_rivals_in_one_table_there_are_none() -> None:
+    table = make_table({"q2": 0.1})
+    bare = LabelTable(table.scores, table.questions, table.fingerprint)
+    assert merge_tables([make_table({"q1": 0.2}), bare]).rivals is None
+
+
+def test_other_settings_are_refused_by_name() -> None:
+    first = make_table({"q1": 0.2})
+    with pytest.raises(InputError, match="table 3 cannot join the first: their fingerprints differ in prompt;"):
+        merge_tables([first, first, make_table({"q2": 0.2}, prompt="other")])
+    with pytest.raises(InputError, match="differ in scoring"):
+        merge_tables([first, make_table({"q2": 0.2}, scoring={"references": ["human"], "samples": 1})])
+    with pytest.raises(InputError, match="no label tables"):
+        merge_tables([])
+
+
+@pytest.mark.parametrize("fingerprint", ["w1", "w2"])
+def test_one_question_with_two_labels_is_refused(fingerprint: str) -> None:
+    with pytest.raises(InputError, match=r"question '(wiki/)?q1' has other questions in one table than in another"):
+        merge_tables([make_table({"q1": 0.2}), make_table({"q1": 0.3}, fingerprint=fingerprint)])
