@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
+from corag_agent.commands.label_tables import add_tables, print_selection, run_on_tables
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_search.errors import InputError
 from data_prep.dataset import Dataset, Question
 from data_prep.estimate import PROBED, TokenPrice, Work, work_rows
 from data_prep.grid import LabelGrid
@@ -28,13 +30,15 @@ EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data files:handbook --synthesise 200 --out runs/handbook.parquet
   corag label --data squad:dev.json --out runs/labels.parquet --dry-run --price.prompt 0.5 --price.answer 1.5
   corag label --config configs/paper.yaml --data squad:dev.json --out runs/paper.parquet --llm-concurrency 32
+  corag label --select runs/labels.parquet --gain_mode absolute --minimum_gain 0.05
+  corag label --merge runs/english.parquet runs/chinese.parquet --out runs/all.parquet
 Run it again after an interruption: finished questions are kept. Those that failed are passed over until --retry-failed
 takes them up; while any is left, the exit code is 1."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", type=str, required=True, help="FORMAT:PATH with questions and gold passages.")
-    parser.add_argument("--out", type=Path, required=True, help="The table, ending in .parquet.")
+    parser.add_argument("--data", type=str | None, default=None, help="FORMAT:PATH with questions and gold passages.")
+    parser.add_argument("--out", type=Path | None, default=None, help="The table, ending in .parquet.")
     parser.add_argument("--limit", type=int | None, default=None, help="Label a sample of this many questions.")
     parser.add_argument(
         "--compose",
@@ -52,7 +56,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--references", type=str, default="llm", help="To score against: llm, human or llm,human.")
     parser.add_argument("--dry_run", action="store_true", help="Only estimate the work, from a probe.")
     parser.add_argument("--probe", type=int, default=PROBED, help="Questions that --dry_run labels; they are kept.")
-    parser.add_class_arguments(JobOptions, None, skip={"references", "seed"})
+    add_tables(parser)
+    parser.add_argument("--retry_failed", action="store_true", help="Take up the questions that failed, and no others.")
+    parser.add_class_arguments(JobOptions, None, skip={"references", "retry_failed", "seed"})
     parser.add_class_arguments(TokenPrice, "price")
     parser.add_class_arguments(ReaderOptions, "reader")
     parser.add_class_arguments(LabelGrid, "grid")
@@ -64,6 +70,11 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from data_prep.label_job import estimate_label_job, run_label_job
     from data_prep.readers import read_dataset
 
+    if run_on_tables(arguments):
+        return 0
+    for name in ("data", "out"):
+        if getattr(arguments, name) is None:
+            raise InputError(f"--{name} is required to label; `corag label --help` shows examples")
     options = _options(arguments)
     dataset = read_dataset(arguments.data, arguments.reader, seed=arguments.seed)
     made = _new_questions(arguments, dataset)
@@ -118,7 +129,7 @@ def _print_run(done: LabelRun, arguments: argparse.Namespace, options: JobOption
         counts = {"evaluations": done.evaluations, "answers": done.answers, "failed": dict(done.failures)}
         print_json({"labels": str(arguments.out), "questions": len(done.table), **counts})
         return
-    print_out(text_table(("", "", "questions"), choose_labels(done.table).summary()))
+    print_selection(choose_labels(done.table))
     estimated, took = _comparison(done, arguments.grid)
     if took.questions:
         columns = [(estimated, _hours(estimated, options)), (took, done.seconds / 3600)]
@@ -139,7 +150,6 @@ def _comparison(done: LabelRun, grid: LabelGrid) -> tuple[Work, Work]:
 
 def _new_questions(arguments: argparse.Namespace, dataset: Dataset) -> tuple[Question, ...]:
     """The compound or synthetic questions to label in place of the data set's own; none without such an option."""
-    from corag_search.errors import InputError
     from data_prep.compose import compose_questions
     from data_prep.label_run import check_table_name
     from data_prep.synthesise import synthesise_for_job

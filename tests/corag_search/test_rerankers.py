@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
+from corag_search.lexical import lexical_tokens
 from corag_search.policy_tree.search import search_policy_tree
 from corag_search.rerankers import Reranker, list_rerankers, load_reranker
-from corag_search.lexical import lexical_tokens
 from corag_search.rerankers.maxsim import MaxSimSession
 from corag_search.rerankers.session import reduce_orders
 from corag_search.rerankers.static import WordLlamaSession

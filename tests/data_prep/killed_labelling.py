@@ -25,7 +25,7 @@ from data_prep.label_run import label_questions, ledger_path
 from data_prep.labelling import Labeller
 from tests.data_prep.test_labelling import make_labeller
 
-QUESTIONS = 45  # a kill costs the run two of them at most, as a rule
+QUESTIONS = 36  # more than are finished between the kills
 HALF_A_LINE = b'{"key": "q3", "record": {"reference": "w1'
 
 
@@ -44,16 +44,28 @@ def label(out: Path, progress: Callable[[str], None]) -> None:
         label_questions(LocalEngine(labeller), labeller.dataset, labeller.dataset.questions, out, progress=progress)
 
 
-def start(out: Path) -> tuple[int, int]:
-    """A run in a process of its own; its id, and a pipe that gets one byte for each question."""
-    reading, writing = os.pipe()
+def start(out: Path, leave: int) -> tuple[int, int]:
+    """A run in a process of its own, which waits for its end after one question more than it has leave for.
+
+    Returns:
+        Its id, and a pipe that gets one byte for each question.
+    """
+    (reading, writing), (tickets, office) = os.pipe(), os.pipe()
+    os.write(office, b"." * leave)
     child = os.fork()
     if child:
         os.close(writing)
+        os.close(tickets)
+        os.close(office)
         return child, reading
     os.close(reading)
+
+    def progress(_: str) -> None:
+        os.write(writing, b".")
+        os.read(tickets, 1)  # its own end of the office is open, so this waits
+
     try:
-        label(out, lambda _: os.write(writing, b"."))
+        label(out, progress)
         os._exit(0)
     finally:
         os._exit(1)
@@ -77,13 +89,13 @@ def finished(out: Path) -> int:
 def kill_once(out: Path, moments: random.Random, finish: int) -> list[int]:
     """Kill a run somewhere in the question after the next `finish` ones."""
     before = finished(out)
-    child, pipe = start(out)
-    reported, begun = 0, time.perf_counter()
+    child, pipe = start(out, before + finish)
+    reported = 0
     while reported < before + finish:
-        reported += len(os.read(pipe, 1))
-        if reported <= before:
-            begun = time.perf_counter()
-    time.sleep(moments.random() * (time.perf_counter() - begun if finish else 0.02))
+        byte = os.read(pipe, 1)
+        assert byte, "the run ended by itself"
+        reported += len(byte)
+    time.sleep(moments.uniform(0, 0.02))
     os.kill(child, signal.SIGKILL)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, "the run ended before it was killed"
     reported += read_all(pipe)
@@ -99,7 +111,7 @@ def main() -> None:
     out, kills = Path(sys.argv[1]), int(sys.argv[2])
     moments = random.Random(0)
     log = [kill_once(out, moments, number % 2) for number in range(kills)]
-    child, pipe = start(out)
+    child, pipe = start(out, QUESTIONS)
     read_all(pipe)
     assert os.waitpid(child, 0)[1] == 0, "the last run failed"
     sys.stdout.write(json.dumps(log))

@@ -1,0 +1,80 @@
+"""`corag label --select` and `--merge`: finished tables, nothing labelled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corag_agent.cli import main
+from data_prep.demo_corpus import LABELS
+from data_prep.selection import choose_labels
+from data_prep.table import LabelTable
+from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main(["label", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_what_is_kept_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = choose_labels(LabelTable.read(LABELS))
+    code, out, err = run(capsys, "--select", LABELS)
+    assert (code, err) == (0, "")
+    lines = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in out.splitlines() if "│" in line]
+    assert [tuple(line) for line in lines] == chosen.summary()
+    code, out, _ = run(capsys, "--select", LABELS, "--json", "--gain_mode", "absolute", "--minimum_gain", 0.3)
+    strict = choose_labels(LabelTable.read(LABELS), 0.3, "absolute")
+    assert json.loads(out)["kept"] == int(strict.kept.sum()) < int(chosen.kept.sum())
+    assert sum(json.loads(out)["best"].values()) == json.loads(out)["kept"]
+
+
+def test_few_examples_are_warned_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    separable_table(questions=29).write(tmp_path / "l.parquet")
+    code, _, err = run(capsys, "--select", tmp_path / "l.parquet")
+    assert code == 0
+    assert "fewer than ten questions that are kept have the best reranker gamma (9);" in err
+    assert err.count("\n") == 1
+
+
+def test_tables_are_joined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "all.parquet"
+    labels = write_separable_table(tmp_path)
+    code, text, _ = run(capsys, "--merge", labels, labels, "--out", out, "--json")
+    assert code == 0
+    assert json.loads(text)["questions"] == len(LabelTable.read(out)) == len(separable_table())
+    assert out.read_bytes() == (tmp_path / "labels.parquet").read_bytes()
+    code, _, err = run(capsys, "--merge", labels, LABELS, "--out", tmp_path / "no.parquet")
+    assert code == 2
+    assert "label table 2 cannot join the first: their fingerprints differ in embedder, grid, rerankers" in err
+    assert not (tmp_path / "no.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "l.parquet"], "--data is required to label"),
+        (["--data", "demo"], "--out is required to label"),
+        (["--merge", "a.parquet", "b.parquet"], "merge needs a name for the new table"),
+        (["--merge", "a.parquet", "--out", "l.csv"], "must end in .parquet"),
+        (["--merge", "a.parquet", "--select", "b.parquet"], "select and merge were both given"),
+        (["--select", "missing.parquet"], "missing.parquet does not exist"),
+        (["--select", LABELS, "--noise", "drop"], "noise cannot be 'drop'"),
+        (["--select", LABELS, "--gain_mode", "percent"], "gain mode must be one of relative, absolute"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[object],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert list(tmp_path.iterdir()) == []

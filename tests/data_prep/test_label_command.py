@@ -1,0 +1,94 @@
+"""`corag label` with an endpoint: the dry run, failures in summary and exit code, and taking them up again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corag_agent.cli import main
+from data_prep.table import LabelTable
+from tests.corag_search.local_server import Reply, serving
+
+TOPICS = ("tower", "river", "glacier", "harbour")
+
+
+class Endpoint:
+    """Says how long the prompt is; refuses what is asked about some topics."""
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+
+    def __call__(self, _: str, body: dict) -> Reply:
+        prompt = body["messages"][0]["content"]
+        if any(f"How old is the {topic}?" in prompt for topic in self.refused):
+            return Reply({"error": {"message": "too hot"}}, status=400)
+        usage = {"prompt_tokens": 1000, "completion_tokens": 10}
+        text = f"It is {len(prompt)} years old."
+        return Reply({"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "usage": usage})
+
+
+@pytest.mark.models
+def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "documents.jsonl").write_text(
+        "".join(
+            json.dumps({"id": topic, "text": f"The {topic} is old. " + f"Much of the {topic} is stone. " * 12}) + "\n"
+            for topic in TOPICS
+        )
+    )
+    (tmp_path / "questions.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": topic,
+                    "question": f"How old is the {topic}?",
+                    "gold_passages": [{"document": topic, "text": f"The {topic} is old."}],
+                }
+            )
+            + "\n"
+            for topic in TOPICS
+        )
+    )
+    endpoint = Endpoint()
+    out = tmp_path / "labels.parquet"
+    with serving(endpoint) as (url, requests):
+
+        def label(*options: str) -> tuple[int, str]:
+            code = main(
+                [
+                    *("label", "--data", f"jsonl:{tmp_path}", "--out", str(out)),
+                    *("--rerankers", "{bm25: {}}", "--candidates", "4", "--chunk-size", "32"),
+                    *("--generator", json.dumps({"name": "openai", "base_url": f"{url}/v1", "model": "m"})),
+                    *("--grid.iterations", "[2]", "--grid.exploration", "[0.5]", "--grid.cost_coefficient", "[0.1]"),
+                    *options,
+                ]
+            )
+            captured = capsys.readouterr()
+            assert code < 2, captured.err
+            return code, captured.out
+
+        prices = ("--price.prompt", "1000", "--price.answer", "10000")
+        code, printed = label("--dry-run", "--probe", "1", "--json", *prices)
+        estimate = json.loads(printed)["estimate"]
+        asked = len(requests)
+        assert code == 0 and not out.exists()
+        assert (estimate["questions"], estimate["searches"]) == (3, 3)
+        assert estimate["llm_calls"] == 3 * asked and estimate["prompt_tokens"] == 3 * asked * 1000
+        assert estimate["price"] == pytest.approx(3 * asked * (1.0 + 0.1))
+
+        endpoint.refused = {"glacier"}
+        code, printed = label("--llm-concurrency", "4")
+        assert code == 1
+        assert "failed: glacier: " in printed and "answered 400 (too hot)" in printed
+        assert "3 questions, 1 failed (--retry-failed takes them up)" in printed
+        assert "this run" in printed and "estimate" in printed and "took" in printed
+        assert set(LabelTable.read(out).questions["question_id"]) == {"tower", "river", "harbour"}
+
+        asked = len(requests)
+        code, printed = label("--json")
+        assert code == 1 and list(json.loads(printed)["failed"]) == ["glacier"] and len(requests) == asked
+
+        endpoint.refused = set()
+        code, printed = label("--retry-failed", "--json")
+        assert code == 0 and json.loads(printed)["failed"] == {} and json.loads(printed)["questions"] == 4
