@@ -17,6 +17,7 @@ pytestmark = pytest.mark.models
 SMALL = [
     "--candidates", "4", "--chunk_size", "64", "--search.budget", "130", "--max_answer_tokens", "8",
     "--rerankers", "{bm25: {}, wordllama: {}}",
+    "--generator", "{name: smollm2, threads: 1}",  # two wait for each other on a busy machine
 ]  # fmt: skip
 GRID = ["--grid.exploration", "[0.1, 2.4]", "--grid.cost_coefficient", "[0.0, 0.3]", "--grid.iterations", "[2, 5]"]
 
