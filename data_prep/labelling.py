@@ -161,7 +161,9 @@ class Labeller:
                 "final_rule": str(search.final_rule),
                 "selection": str(search.selection),
                 "candidates": self.config.candidates,
+                # Where they are not the exact dense candidates, as before there was anything else.
                 **({} if self.config.retrieval == "dense" else {"retrieval": self.config.retrieval}),
+                **({} if self.store.info.index.kind == "flat" else {"index": self.store.info.index.to_dict()}),
             },
             "chunking": {
                 "tokenizer": self.tokenizer.name,

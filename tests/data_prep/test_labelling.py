@@ -14,6 +14,7 @@ from corag_search import InputError, PipelineConfig, SearchConfig, VectorStore, 
 from corag_search.baselines import best_single, greedy_climb, naive_matched, naive_rag
 from corag_search.generators import load_generator
 from corag_search.generators.base import Generation
+from corag_search.store import HNSWIndex
 from data_prep.dataset import Dataset, Document, GoldPassage, Question
 from data_prep.demo_corpus import LABELS
 from data_prep.engines import LocalEngine
@@ -217,6 +218,24 @@ def test_a_store_of_another_corpus_is_refused() -> None:
         replace(labeller, config=replace(labeller.config, tokenizer="smollm2"))
     with pytest.raises(InputError, match=r"smallest chunk's cost \(\d tokens\), got 1"):
         replace(labeller, config=replace(labeller.config, search=SearchConfig(budget=1)))
+
+
+def test_the_fingerprint_names_how_candidates_were_found_where_that_is_not_dense_and_exact() -> None:
+    labeller = make_labeller()
+    plain = labeller.fingerprint()["search"]
+    assert not {"retrieval", "index"} & set(plain)
+    hybrid = replace(labeller, config=replace(labeller.config, retrieval="hybrid"))
+    assert hybrid.fingerprint()["search"] == {**plain, "retrieval": "hybrid"}
+    old = labeller.store
+    graph = VectorStore.from_embeddings(
+        old.chunks,
+        old.embeddings(),
+        old.embedder,
+        tokenizer=old.tokenizer,
+        chunk_size=old.chunk_size,
+        index=HNSWIndex(),
+    )
+    assert replace(labeller, store=graph).fingerprint()["search"]["index"]["kind"] == "hnsw"
 
 
 @pytest.mark.parametrize(("name", "value"), [("expansion_width", 4), ("root_width", 4), ("time_limit", 2.0)])
