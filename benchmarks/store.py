@@ -39,7 +39,12 @@ COUNTS = (20, 60)  # chunks retrieved, for times
 DEPTHS = (5, 10, 20, 60)  # chunks retrieved, for recall
 BLOCK = 50_000
 IDENTITY = EmbedderIdentity("synthetic", DIMENSION, "0")
-KINDS: dict[str, IndexKind] = {"flat": FlatIndex(), "hnsw": HNSWIndex(), "ivfpq": IVFPQIndex()}
+KINDS: dict[str, IndexKind] = {
+    "flat": FlatIndex(),
+    "hnsw": HNSWIndex(),
+    "ivfpq": IVFPQIndex(),
+    "ivfpq-codes": IVFPQIndex(refine=None),
+}
 
 
 def main() -> None:
@@ -127,6 +132,9 @@ def speed(sizes: Sequence[int], kinds: Sequence[str], queries: int, repeats: int
                 path = str(Path(folder) / "store" / INDEX)
                 bare = [faiss.read_index(path), faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)]
                 for k in COUNTS:
+                    if isinstance(kind := KINDS[name], HNSWIndex):
+                        for index in bare:
+                            index.hnsw.efSearch = kind.list_length(k)
                     rows = store.search_rows(asked, k)[0]
                     exact.setdefault(k, rows)
                     times.append([f"{size:,}", name, k, *compared(store, bare, asked, k, repeats)])
@@ -154,7 +162,16 @@ def speed(sizes: Sequence[int], kinds: Sequence[str], queries: int, repeats: int
     table("Recall of approximate indexes against flat", ["vectors", "index", "k", "recall", "built in"], found)
     table(
         "Loading in a new process, and its memory (MB) without Python and FAISS",
-        ["vectors", "index", "files", "verified", "not verified", "own memory", "own memory after 100 queries"],
+        [
+            "vectors",
+            "index",
+            "its file",
+            "all files",
+            "verified",
+            "not verified",
+            "own memory",
+            "own memory after 100 queries",
+        ],
         loads,
     )
 
@@ -216,12 +233,14 @@ def duration(seconds: float) -> str:
 def loading(directory: Path) -> list[str]:
     """What `open` says, in words."""
     size = sum(file.stat().st_size for file in directory.iterdir())
+    index = (directory / INDEX).stat().st_size
     command = [sys.executable, __file__, "open", str(directory), "--verify"]
     with_check, without = (
         json.loads(subprocess.run([*command, verify], check=True, capture_output=True, text=True).stdout)
         for verify in "10"
     )
     return [
+        f"{index / 1e6:,.0f} MB",
         f"{size / 1e6:,.0f} MB",
         f"{with_check['seconds'] * 1e3:.0f} ms",
         f"{without['seconds'] * 1e3:.0f} ms",
@@ -302,8 +321,8 @@ def agreeing(name: str, store: VectorStore, asked: NDArray[np.float32]) -> list[
     """Recall of each approximate kind over a store's own vectors."""
     rows: list[list[object]] = []
     depths = [k for k in DEPTHS if k <= len(store)]
-    for kind in ("hnsw", "ivfpq"):
-        if kind == "ivfpq" and len(store) < 256:
+    for kind in KINDS:
+        if kind == "flat" or (kind.startswith("ivfpq") and len(store) < 256):
             continue
         other = VectorStore.from_embeddings(store.chunks, store.embeddings(), store.embedder, index=KINDS[kind])
         shares = [shared(other.search_rows(asked, k)[0], store.search_rows(asked, k)[0]) for k in depths]

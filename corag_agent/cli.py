@@ -24,12 +24,16 @@ COMMANDS = {
     "label": "grid searches and answers → label table (resumable)",
     "fit": "train the configuration agent on a label table",
     "test": "evaluate a trained agent on the table's test split",
+    "tune": "search for good options of fit (resumable, several processes at once)",
+    "composite": "train a reranker that predicts the answer's ROUGE-L from what others say",
     "export": "write the inference checkpoint of a trained agent",
     "search": "choose the chunks for a query",
     "answer": "choose the chunks for a query and answer from them",
+    "evaluate": "methods × data sets × chunk sizes × budgets → records and tables (resumable)",
+    "report": "an evaluation → a page of HTML, tables as Markdown",
 }
 USER_ERROR = 2
-OF_EXTRA_TRAIN = ("lightning", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
+OF_EXTRA_TRAIN = ("lightning", "matplotlib", "optuna", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

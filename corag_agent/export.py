@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
+from corag_agent.card import CARD_FILE, model_card
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.module import ConfigurationAgentModule
-from corag_search.agent import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE, ConfigurationAgent
+from corag_search.agent import ConfigurationAgent
+from corag_search.agent_format import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE
 from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory
 
-CARD_FILE = "README.md"
 EXPORT = DirectoryFormat(FORMAT, CONFIG_FILE, (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE))
 
 
@@ -33,7 +34,8 @@ def export(
     Args:
         checkpoint: A `.ckpt` of `corag fit`.
         out: Directory to make; a previous export there is replaced.
-        metrics: Results to put on the card, such as `{"test/rougeL": 0.61}`.
+        metrics: Results to put on the card, such as `{"test/rougeL": 0.61}`, beside those on the validation split that
+            the checkpoint holds.
         licence: Of the weights, as an SPDX name in lower case.
 
     Returns:
@@ -50,7 +52,7 @@ def export(
     with replacing_directory(out, EXPORT) as partial:
         (partial / WEIGHTS_FILE).write_bytes(weights)
         (partial / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (partial / CARD_FILE).write_text(_card(config, licence), encoding="utf-8")
+        (partial / CARD_FILE).write_text(model_card(config, licence), encoding="utf-8")
         ConfigurationAgent.load(partial)  # what inference would refuse is never put in place
     return out
 
@@ -59,7 +61,7 @@ def _config(
     module: ConfigurationAgentModule, state: Mapping[str, Any], sha256: str, metrics: Mapping[str, float] | None
 ) -> dict[str, Any]:
     given = module.hparams
-    bound = ("rerankers", "grid", "embedder", "label_fingerprint", "input_dim")
+    bound = ("rerankers", "grid", "embedder", "label_fingerprint", "input_dim", "input_names")
     hyperparameters = {
         key: value
         for key, value in {**state.get("datamodule_hyper_parameters", {}), **given}.items()
@@ -72,7 +74,11 @@ def _config(
         "settings": list(SETTINGS),
         "ranges": {name: list(module.ranges[name]) for name in SETTINGS},
         "layers": module.encoder.widths,
+        "inputs": list(given["input_names"]),
+        "settings_heads": given["settings_heads"],
         "embedder": given["embedder"],
+        "calibration": {"temperature": module.calibration.temperature},
+        "fallback": {"threshold": module.calibration.threshold, **module.best_fixed},
         "grid": given["grid"],
         "labels": given["label_fingerprint"],
         "training": {
@@ -83,7 +89,7 @@ def _config(
             "lightning": state["pytorch-lightning_version"],
             "torch": str(torch.__version__),
         },
-        "metrics": dict(metrics or {}),
+        "metrics": {**state.get("val_metrics", {}), **(metrics or {})},
         "sha256": sha256,
     }
 
@@ -100,65 +106,3 @@ def _optimizer(state: Mapping[str, Any]) -> dict[str, Any]:
     group: dict[str, Any] = optimizers[0]["param_groups"][0] if optimizers else {}
     plain = (bool, int, float, str)
     return {key: value for key, value in group.items() if key != "params" and isinstance(value, plain)}
-
-
-def _card(config: Mapping[str, Any], licence: str) -> str:
-    embedder, training = config["embedder"], config["training"]
-    ranges = "\n".join(f"- `{name}`: {low:g} to {high:g}" for name, (low, high) in config["ranges"].items())
-    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in config["metrics"].items())
-    results = f"| metric | value |\n| --- | --- |\n{measured}" if measured else "None were given at export."
-    labels = json.dumps(config["labels"], indent=2, ensure_ascii=False, sort_keys=True)
-    return f"""---
-license: {licence}
-library_name: corag
-tags: [retrieval-augmented-generation, reranking, corag]
----
-
-# Configuration agent
-
-Chooses, from the embedding of a query, which reranker scores chunk combinations and how the policy tree is searched
-(CORAG, arXiv:2411.00744).
-
-```python
-from corag_search import ConfigurationAgent
-
-agent = ConfigurationAgent.load("path/of/this/directory")
-agent.predict(query_embedding)  # float array [{config["layers"][0]}]
-```
-
-## Input
-
-Embeddings of {config["layers"][0]} numbers by `{embedder["name"]}` (fingerprint `{embedder["fingerprint"]}`).
-Those of any other embedder are meaningless to it.
-
-## Output
-
-One of {len(config["rerankers"])} rerankers ({", ".join(f"`{name}`" for name in config["rerankers"])}) with
-probabilities, and settings within:
-
-{ranges}
-
-## Training
-
-Layers {" → ".join(str(width) for width in config["layers"])}, {training["epochs"]} epochs, {training["steps"]} steps,
-Lightning {training["lightning"]}, torch {training["torch"]}. All hyperparameters are in `{CONFIG_FILE}`.
-What the labels were made with:
-
-```json
-{labels}
-```
-
-## Results
-
-{results}
-
-## Limits
-
-It knows the rerankers above, at the budget, chunk size, prompt and LLM that the labels were made with, and queries
-like those it was trained on. Its probabilities are not calibrated: read the confidence as a ranking, not as a
-frequency.
-
-## Licence
-
-`{licence}`
-"""

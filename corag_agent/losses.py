@@ -1,32 +1,41 @@
-"""The three losses of the configuration agent, and their sum (METHOD §5, arXiv:2411.00744).
+"""The losses of the configuration agent, and their sum (METHOD §5, arXiv:2411.00744).
 
 Each takes tensors only. With nothing to average over, each is a zero that still has a gradient path.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from corag_agent.batches import PairBatch
+from corag_agent.encoder import EncoderOutput
+
+# In the scaled settings: as far from a grid value, its weight has fallen to 0.6 of that of a hit.
+REGRET_BANDWIDTH = 0.1
+
 
 class LossWeights(NamedTuple):
-    """Factors of the three losses in their sum; the paper's are 1."""
+    """Factors of the losses in their sum; the paper's are 1, 1, 1 and 0."""
 
     contrastive: float = 1.0
     classification: float = 1.0
     regression: float = 1.0
+    regret: float = 0.0
 
 
 class LossTerms(NamedTuple):
-    """The weighted sum, and each loss without its weight; all scalars."""
+    """The weighted sum, and each loss without its weight; all scalars. A loss of weight 0 is not computed, but 0."""
 
     total: Tensor
     contrastive: Tensor
     classification: Tensor
     regression: Tensor
+    regret: Tensor
 
 
 def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 1.0) -> Tensor:
@@ -53,18 +62,20 @@ def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 
     return _mean(losses)
 
 
-def classification_loss(logits: Tensor, rerankers: Tensor) -> Tensor:
+def classification_loss(logits: Tensor, targets: Tensor, class_weights: Tensor | None = None) -> Tensor:
     """Cross-entropy of the best reranker, the mean over all members of all pairs.
 
     Args:
         logits: `[..., rerankers]`, for pairs `[pairs, 2, rerankers]`.
-        rerankers: Index of the best reranker, from 0, `[...]`.
+        targets: A distribution over the rerankers, or 1 at the best one, `[..., rerankers]`.
+        class_weights: What each reranker's share counts, `[rerankers]`; all 1 when None.
     """
-    return _mean(functional.cross_entropy(logits.flatten(0, -2), rerankers.flatten(), reduction="none"))
+    shares = targets if class_weights is None else targets * class_weights
+    return _mean(-(shares * functional.log_softmax(logits, dim=-1)).sum(dim=-1))
 
 
 def regression_loss(settings: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of the scaled settings, the mean over all members and settings.
+    """Mean squared error of the scaled settings, the mean over everything.
 
     Args:
         settings: Predictions, not clamped, `[..., 3]` in the order of `SETTINGS`.
@@ -73,34 +84,84 @@ def regression_loss(settings: Tensor, targets: Tensor) -> Tensor:
     return _mean((settings - targets).square())
 
 
-def configuration_loss(
-    features: Tensor,
-    logits: Tensor,
-    settings: Tensor,
-    rerankers: Tensor,
-    targets: Tensor,
-    margin: float = 1.0,
-    weights: LossWeights = LossWeights(),  # noqa: B008 (an immutable tuple)
-) -> LossTerms:
-    """L_total = L_con + L_cla + L_reg over pairs of queries, each loss with its weight.
+def regret_loss(logits: Tensor, settings: Tensor, rouge: Tensor, axes: Sequence[Tensor]) -> Tensor:
+    """The question's best ROUGE-L less the one that is expected under the predicted distribution over configurations.
+
+    A reranker has its predicted probability; a grid point of it the product, over the settings, of weights that fall
+    with the distance d from the predicted value as exp(−d² / 2b²), normalised, b being `REGRET_BANDWIDTH`: as b goes
+    to 0, this is the look-up of the settings snapped to the grid.
 
     Args:
-        features: Feature maps, `[pairs, 2, feature]`.
-        logits: `[pairs, 2, rerankers]`.
-        settings: Predicted settings, `[pairs, 2, 3]`.
-        rerankers: Index of the best reranker, `[pairs, 2]`; a pair is positive where both are equal.
-        targets: Best settings, scaled to [0, 1], `[pairs, 2, 3]`.
-        margin: Of the contrastive loss.
-        weights: Of the three losses.
+        logits: `[..., rerankers]`.
+        settings: Predictions for each reranker, scaled, `[..., rerankers, 3]` in the order of `SETTINGS`.
+        rouge: ROUGE-L, `[..., rerankers, exploration, cost_coefficient, iterations]`.
+        axes: The grid's values, scaled, in the order of `SETTINGS`.
     """
-    same = rerankers[:, 0] == rerankers[:, 1]
-    contrastive = contrastive_loss(features[:, 0], features[:, 1], same, margin)
-    classification = classification_loss(logits, rerankers)
-    regression = regression_loss(settings, targets)
-    total = (
-        weights.contrastive * contrastive + weights.classification * classification + weights.regression * regression
-    )
-    return LossTerms(total, contrastive, classification, regression)
+    weights = [
+        torch.softmax(-((value[..., None] - axis) / REGRET_BANDWIDTH).square() / 2, dim=-1)
+        for value, axis in zip(settings.unbind(dim=-1), axes, strict=True)
+    ]
+    iterations, cost_coefficient, exploration = weights
+    of_reranker = torch.einsum("...recn,...rn,...rc,...re->...r", rouge, iterations, cost_coefficient, exploration)
+    expected = (torch.softmax(logits, dim=-1) * of_reranker).sum(dim=-1)
+    return _mean(rouge.flatten(-4).amax(dim=-1) - expected)
+
+
+class ConfigurationLoss:
+    """L_total = L_con + L_cla + L_reg over pairs of queries, each loss with its weight, and the regret if wanted."""
+
+    def __init__(
+        self,
+        axes: Sequence[Tensor],
+        weights: LossWeights = LossWeights(),  # noqa: B008 (an immutable tuple)
+        margin: float = 1.0,
+        all_pairs: bool = False,
+        own_settings: bool = False,
+    ) -> None:
+        """Takes the options.
+
+        Args:
+            axes: The grid's values, scaled, in the order of `SETTINGS`.
+            weights: Of the losses.
+            margin: Of the contrastive loss.
+            all_pairs: Whether the contrastive loss is taken over all pairs of the batch's questions, not only over the
+                pairs that were drawn.
+            own_settings: Whether each reranker's settings are learned from its own best ones, as heads of their own
+                can; one head for all learns those of the best reranker.
+        """
+        self._axes, self._weights, self._margin = axes, weights, margin
+        self._all_pairs, self._own_settings = all_pairs, own_settings
+
+    def __call__(self, output: EncoderOutput, batch: PairBatch, class_weights: Tensor | None = None) -> LossTerms:
+        """The losses of a batch of pairs.
+
+        Args:
+            output: Of the encoder, for `batch.inputs`.
+            batch: The pairs.
+            class_weights: As of `classification_loss`.
+        """
+        predicted, wanted = output.settings, batch.settings
+        if not self._own_settings:
+            best = batch.rerankers[..., None, None].expand(*batch.rerankers.shape, 1, wanted.shape[-1])
+            predicted, wanted = predicted.gather(-2, best), wanted.gather(-2, best)
+        axes = [axis.to(output.logits.device) for axis in self._axes]
+        weights = self._weights
+        zero = output.logits.sum() * 0.0  # with a gradient path
+        terms = (
+            self._contrastive(output.features, batch.rerankers) if weights.contrastive else zero,
+            classification_loss(output.logits, batch.targets, class_weights) if weights.classification else zero,
+            regression_loss(predicted, wanted) if weights.regression else zero,
+            regret_loss(output.logits, output.settings, batch.rouge, axes) if weights.regret else zero,
+        )
+        total = sum((weight * term for weight, term in zip(weights, terms, strict=True)), start=zero)
+        return LossTerms(total, *terms)
+
+    def _contrastive(self, features: Tensor, rerankers: Tensor) -> Tensor:
+        if self._all_pairs:
+            features, rerankers = features.flatten(0, 1), rerankers.flatten()
+            left, right = torch.triu_indices(len(rerankers), len(rerankers), offset=1, device=rerankers.device)
+            return contrastive_loss(features[left], features[right], rerankers[left] == rerankers[right], self._margin)
+        return contrastive_loss(features[:, 0], features[:, 1], rerankers[:, 0] == rerankers[:, 1], self._margin)
 
 
 def _mean(losses: Tensor) -> Tensor:

@@ -3,24 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.functional.classification import multiclass_accuracy, multiclass_confusion_matrix, multiclass_f1_score
 
-from corag_search.agent import SETTINGS
+from corag_agent.batches import QuestionBatch
+from corag_agent.calibration import Calibration, calibrate, calibration_error, confidences
+from corag_agent.encoder import EncoderOutput
+from corag_search.agent_format import SETTINGS
 from data_prep.grid import GridPoint, LabelGrid
 
+# Over kept questions; the others over all.
+OF_KEPT = ("accuracy", "macro_f1", *(f"error_{name}" for name in SETTINGS), "calibration_error")
+METRICS = (
+    *OF_KEPT,
+    "rougeL",
+    "regret",
+    "regret_closed",
+    "regret_closed_rerankers",
+    "prompt_tokens",
+    "fixed_rougeL",
+    "fallback_rougeL",
+    "fallback_share",
+)
 
-class FollowedScore(Metric):
-    """Mean of a table's outcome at the predicted reranker, its settings snapped to the grid.
 
-    The look-up is that of the comparison (`comparison.agent_index`). In [0, 1] for ROUGE; in tokens for prompt tokens.
+class Outcomes(NamedTuple):
+    """What an evaluation saw of each question.
+
+    Attributes:
+        logits: `[n, rerankers]`.
+        rerankers: Index of the best reranker, `[n]`.
+        kept: Whether the question's label is clear, bool `[n]`.
+        errors: Distance of the predicted settings from the best ones, in their own units, `[n, 3]`, as `SETTINGS`.
+        followed: ROUGE-L reached by following the agent, its settings snapped to the grid, `[n]`.
+        tokens: Prompt tokens of it, `[n]`.
+        fixed: ROUGE-L of the best fixed configuration, `[n]`.
+        oracle: The greatest ROUGE-L over all grid points, `[n]`.
+        oracle_rerankers: The greatest over the rerankers at the default settings, `[n]`.
     """
 
+    logits: Tensor
+    rerankers: Tensor
+    kept: Tensor
+    errors: Tensor
+    followed: Tensor
+    tokens: Tensor
+    fixed: Tensor
+    oracle: Tensor
+    oracle_rerankers: Tensor
+
+
+class AgentOutcomes(Metric):
+    """Gathers `Outcomes` over batches and devices."""
+
     full_state_update = False
-    total: Tensor
-    count: Tensor
 
     def __init__(self, grid: Mapping[str, Sequence[float]]) -> None:
         """Prepares the look-up.
@@ -29,48 +70,108 @@ class FollowedScore(Metric):
             grid: The table's grid, as `LabelGrid.to_dict` gives it.
         """
         super().__init__()
-        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+        for name in Outcomes._fields:
+            self.add_state(name, [], dist_reduce_fx="cat")
         self._grid = LabelGrid.from_dict(grid)
+        self._at_defaults = [
+            list(getattr(self._grid, name)).index(value) for name, value in self._grid.defaults._asdict().items()
+        ]
 
-    def update(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> None:
+    def update(self, output: EncoderOutput, batch: QuestionBatch, fixed: Tensor) -> None:
         """Adds a batch.
 
         Args:
-            rerankers: Predicted reranker, `[batch]`.
-            settings: Predicted settings, scaled, in the order of `SETTINGS`, `[batch, 3]`; clamped here.
-            outcomes: The table's rows, `[batch, rerankers, exploration, cost_coefficient, iterations]`.
+            output: Of the encoder for the questions themselves: logits `[batch, rerankers]` and so on.
+            batch: The questions.
+            fixed: Index of the best fixed configuration into the last four axes of `rouge`, `[4]`.
         """
-        self._add(self.follow(rerankers, settings, outcomes))
+        rouge, best = batch.pairs.rouge[:, 0], batch.pairs.rerankers[:, 0]
+        rows = torch.arange(len(rouge), device=rouge.device)
+        predicted = output.logits.argmax(dim=-1)
+        at = self.follow(predicted, output.settings[rows, predicted])
+        wanted = self._unscaled(batch.pairs.settings[:, 0][rows, best])
+        chosen = self._unscaled(output.settings[rows, best])
+        added = Outcomes(
+            logits=output.logits,
+            rerankers=best,
+            kept=batch.kept,
+            errors=(chosen - wanted).abs(),
+            followed=rouge[rows, *at],
+            tokens=batch.tokens[rows, *at],
+            fixed=rouge[rows, *fixed.tolist()],
+            oracle=rouge.flatten(1).amax(dim=1),
+            oracle_rerankers=rouge[:, :, *self._at_defaults].amax(dim=1),
+        )
+        for name, values in added._asdict().items():
+            getattr(self, name).append(values.detach())
 
-    def compute(self) -> Tensor:
-        """The mean over all questions; NaN without any."""
-        return self.total / self.count
+    def compute(self) -> Outcomes:
+        """Everything that was added, in the order of the devices."""
+        states = (getattr(self, name) for name in Outcomes._fields)
+        return Outcomes(*(torch.cat(state) if isinstance(state, list) else state for state in states))
 
-    def follow(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> Tensor:
-        """The outcome that each question reaches, `[batch]`; arguments as for `update`."""
+    def follow(self, rerankers: Tensor, settings: Tensor) -> tuple[Tensor, ...]:
+        """Index of the predicted configurations into the last four axes of a table's outcomes, four of `[batch]`.
+
+        Args:
+            rerankers: Predicted reranker, `[batch]`.
+            settings: Predicted settings of it, scaled, in the order of `SETTINGS`, `[batch, 3]`; clamped here.
+        """
+        values = self._unscaled(settings)
+        positions = {}
+        for value, name in zip(values.T, SETTINGS, strict=True):
+            nearest = self._grid.nearest(name, (value.round() if name == "iterations" else value).cpu().numpy())
+            positions[name] = torch.from_numpy(nearest).to(rerankers.device)
+        return rerankers, *(positions[name] for name in GridPoint._fields)
+
+    def _unscaled(self, settings: Tensor) -> Tensor:
         # As `ConfigurationAgent.predict` has it, to the last bit: what inference would do is what is measured.
-        shares = settings.detach().double().clamp(0.0, 1.0).cpu().numpy()
-        nearest = {}
-        for share, name in zip(shares.T, SETTINGS, strict=True):
-            low, high = self._grid.ranges[name]
-            chosen = low + share * (high - low)
-            positions = self._grid.nearest(name, chosen.round() if name == "iterations" else chosen)
-            nearest[name] = torch.from_numpy(positions).to(outcomes.device)
-        batch = torch.arange(len(outcomes), device=outcomes.device)
-        return outcomes[batch, rerankers, *(nearest[name] for name in GridPoint._fields)]
-
-    def _add(self, values: Tensor) -> None:
-        self.total = self.total + values.sum()
-        self.count = self.count + values.numel()
+        low, high = torch.tensor([self._grid.ranges[name] for name in SETTINGS], dtype=torch.float64).T
+        return low + settings.detach().cpu().double().clamp(0.0, 1.0) * (high - low)
 
 
-class Regret(FollowedScore):
-    """Mean of the oracle's score less the one reached by following the agent, at least 0.
+def agent_metrics(outcomes: Outcomes, calibration: Calibration) -> dict[str, float]:
+    """All of `METRICS`; NaN where there is nothing to average over.
 
-    The oracle takes the best of all rerankers and grid points of each question (the second one of METHOD §6).
+    Args:
+        outcomes: Of a split.
+        calibration: Decides who falls back.
     """
+    kept = outcomes.kept
+    logits, best = outcomes.logits[kept].float(), outcomes.rerankers[kept]
+    predicted = logits.argmax(dim=-1)
+    classes = max(logits.shape[-1], 2)  # torchmetrics knows no single class
+    some = bool(kept.any())
+    sure = torch.from_numpy(confidences(outcomes.logits.double().cpu().numpy(), calibration.temperature))
+    errors = outcomes.errors[kept].mean(dim=0)
+    falls = (sure < calibration.threshold).to(outcomes.fixed.device)
+    with_fallback = torch.where(falls, outcomes.fixed, outcomes.followed)
+    followed, fixed, oracle = outcomes.followed.sum(), outcomes.fixed.sum(), outcomes.oracle.sum()
+    values = {
+        "accuracy": multiclass_accuracy(predicted, best, classes, average="micro") if some else nan,
+        "macro_f1": multiclass_f1_score(predicted, best, classes, average="macro") if some else nan,
+        **{f"error_{name}": error for name, error in zip(SETTINGS, errors, strict=True)},
+        "calibration_error": calibration_error(sure[kept.cpu()].numpy(), (predicted == best).cpu().numpy()),
+        "rougeL": outcomes.followed.mean(),
+        "regret": (outcomes.oracle - outcomes.followed).mean(),
+        "regret_closed": (followed - fixed) / (oracle - fixed),
+        "regret_closed_rerankers": (followed - fixed) / (outcomes.oracle_rerankers.sum() - fixed),
+        "prompt_tokens": outcomes.tokens.mean(),
+        "fixed_rougeL": outcomes.fixed.mean(),
+        "fallback_rougeL": with_fallback.mean(),
+        "fallback_share": falls.float().mean(),
+    }
+    return {name: float(value) for name, value in values.items()}
 
-    def update(self, rerankers: Tensor, settings: Tensor, outcomes: Tensor) -> None:
-        """Adds a batch; arguments as for `FollowedScore.update`."""
-        self._add(outcomes.flatten(1).amax(dim=1) - self.follow(rerankers, settings, outcomes))
+
+def calibration_of(outcomes: Outcomes) -> Calibration:
+    """The calibration that a split's outcomes give."""
+    columns = (outcomes.logits.double(), outcomes.rerankers, outcomes.kept, outcomes.followed, outcomes.fixed)
+    return calibrate(*(column.cpu().numpy() for column in columns))
+
+
+def confusion(outcomes: Outcomes) -> Tensor:
+    """Kept questions by best reranker (rows) and predicted reranker (columns), `[rerankers, rerankers]`."""
+    kept, count = outcomes.kept, outcomes.logits.shape[-1]
+    matrix = multiclass_confusion_matrix(outcomes.logits[kept].argmax(dim=-1), outcomes.rerankers[kept], max(count, 2))
+    return matrix[:count, :count]

@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
-from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy
 
-from corag_agent.datamodule import PairBatch, QuestionBatch
+from corag_agent.batches import PairBatch, QuestionBatch
+from corag_agent.calibration import Calibration
 from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
-from corag_agent.losses import LossTerms, LossWeights, configuration_loss
-from corag_agent.metrics import FollowedScore, Regret
+from corag_agent.losses import ConfigurationLoss, LossTerms, LossWeights
+from corag_agent.metrics import METRICS, AgentOutcomes, Outcomes, agent_metrics, calibration_of
+from corag_agent.starting import start_from
+from corag_search.agent_format import EMBEDDING, PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
-from data_prep.grid import LabelGrid
+from data_prep.grid import GridPoint, LabelGrid
 
 # What a checkpoint and a label table must agree on: classes, look-up and input.
-_BOUND = ("input_dim", "rerankers", "grid", "embedder")
-_NOT_KEPT = -1
+_BOUND = ("input_dim", "input_names", "rerankers", "grid", "embedder")
 
-_LOSSES = ("loss", "loss_contrastive", "loss_classification", "loss_regression")
-_METRICS = ("accuracy", "rougeL", "regret", "prompt_tokens")
+_LOSSES = ("loss", *(f"loss_{name}" for name in LossTerms._fields[1:]))
 # What a run of `fit` logs, and so what may be monitored.
-FIT_METRICS = (*(f"train/{name}" for name in _LOSSES), *(f"val/{name}" for name in (*_LOSSES, *_METRICS)))
+FIT_METRICS = (*(f"train/{name}" for name in _LOSSES), *(f"val/{name}" for name in (*_LOSSES, *METRICS)))
 
 
 class ConfigurationAgentModule(LightningModule):
     """The encoder with its losses and metrics (METHOD §5).
 
-    Logs `train/`, `val/` and `test/` followed by `loss`, `loss_contrastive`, `loss_classification`, `loss_regression`
-    (over kept questions, NaN without any). For val and test also `accuracy` (over kept questions), `rougeL` and
-    `prompt_tokens` (reached by following the agent, over all questions) and `regret` (the oracle over all grid points
-    less `rougeL`).
+    Logs `train/`, `val/` and `test/` followed by `loss` and `loss_contrastive`, `loss_classification`,
+    `loss_regression`, `loss_regret` (over the questions that training would use, NaN without any), and for val and
+    test the metrics of `corag_agent.metrics.METRICS`:
+
+    - over kept questions: `accuracy`, `macro_f1`, `error_iterations`, `error_cost_coefficient`, `error_exploration`
+      (mean distance from the best settings, in their own units) and `calibration_error`;
+    - over all questions: `rougeL` and `prompt_tokens` (reached by following the agent), `regret` (the oracle over all
+      grid points less `rougeL`), `fixed_rougeL` (of the configuration that was best for the train split),
+      `regret_closed` and `regret_closed_rerankers` (share of the gap between fixed and oracle that is closed, for the
+      oracle over all grid points and the one over rerankers at default settings), `fallback_rougeL` and
+      `fallback_share` (with the fallback; on val its threshold was chosen there).
 
     Attributes:
         encoder: The network that is exported.
+        calibration: Chosen on the validation split at the end of each epoch.
+        outcomes: What the last evaluation saw of each question, by stage.
+        fixed: The best fixed configuration of the train split: index of reranker, exploration, cost coefficient and
+            iterations, `[4]`.
     """
+
+    fixed: Tensor
+    class_weights: Tensor
 
     def __init__(
         self,
@@ -48,27 +62,42 @@ class ConfigurationAgentModule(LightningModule):
         grid: dict[str, list[float]],
         embedder: dict[str, Any],
         label_fingerprint: dict[str, Any] | None = None,
+        input_names: Sequence[str] = (EMBEDDING,),
         hidden: Sequence[int] = (512, 256, 128),
+        dropout: float = 0.0,
+        settings_heads: str = SHARED,
         margin: float = 1.0,
+        contrast: str = "drawn",
         weight_contrastive: float = 1.0,
         weight_classification: float = 1.0,
         weight_regression: float = 1.0,
-        optimizer: OptimizerCallable = lambda parameters: torch.optim.Adam(parameters, lr=0.001),
+        weight_regret: float = 0.0,
+        balance_classes: bool = False,
+        init_from: str | None = None,
+        optimizer: OptimizerCallable = lambda parameters: torch.optim.Adam(parameters, lr=0.001, fused=True),
         scheduler: LRSchedulerCallable | None = None,
     ) -> None:
         """Builds the network.
 
         Args:
-            input_dim: Width of the query embeddings (from the data).
+            input_dim: Width of what the encoder takes (from the data).
             rerankers: Names, in the order of the classes (from the data).
             grid: What was labelled, as `LabelGrid.to_dict` gives it; its ranges scale the settings (from the data).
             embedder: Name, dimension and fingerprint of the embedder (from the data).
             label_fingerprint: What the labels depend on (from the data).
+            input_names: What the encoder takes (from the data).
             hidden: Widths of the fully connected layers.
+            dropout: Share of each layer's outputs that is dropped in training.
+            settings_heads: shared (the paper's), or per_reranker: each reranker's settings have a head of their own.
             margin: Distance up to which queries with different best rerankers are pushed apart.
+            contrast: drawn (the paper's: the pairs that were sampled), or all pairs of questions in a batch.
             weight_contrastive: Factor of the contrastive loss in the sum.
             weight_classification: Factor of the cross-entropy.
             weight_regression: Factor of the settings' squared error.
+            weight_regret: Factor of the expected ROUGE-L that is lost to the oracle.
+            balance_classes: Whether every best reranker counts alike in the cross-entropy.
+            init_from: A .ckpt file of an agent for the same embedder and inputs to start from; layers of the same
+                width and the rows of rerankers of the same name are taken over, the others start anew.
             optimizer: Makes the optimizer from the parameters; the paper's is Adam with rate 0.001.
             scheduler: Makes the learning rate's scheduler from the optimizer, stepped after each epoch; None for none.
 
@@ -76,52 +105,82 @@ class ConfigurationAgentModule(LightningModule):
             InputError: When an argument is unusable.
         """
         super().__init__()
-        weights = LossWeights(weight_contrastive, weight_classification, weight_regression)
+        weights = LossWeights(weight_contrastive, weight_classification, weight_regression, weight_regret)
         for name, value in {"margin": margin, **{f"weight_{k}": v for k, v in weights._asdict().items()}}.items():
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} must be a finite number, at least 0, got {value!r}")
-        hidden = list(hidden)
-        # Plain values only: a checkpoint is loaded without running code.
-        self.save_hyperparameters(ignore=["optimizer", "scheduler"])
-        self.ranges = LabelGrid.from_dict(grid).ranges
-        self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden)
-        self._margin, self._weights = margin, weights
+        if contrast not in ("drawn", "all"):
+            raise InputError(f"contrast must be drawn or all, got {contrast!r}")
+        hidden, input_names = list(hidden), list(input_names)
+        # Plain values only: a checkpoint is loaded without running code. The path may name a home folder.
+        self.save_hyperparameters(ignore=["optimizer", "scheduler", "init_from"])
+        labelled = LabelGrid.from_dict(grid)
+        self.ranges = labelled.ranges
+        self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden, dropout, settings_heads)
+        if init_from is not None:
+            start_from(init_from, self)
+        self.register_buffer("fixed", torch.tensor([0, *_index_of_defaults(labelled)]))
+        self.register_buffer("class_weights", torch.ones(len(rerankers)))
+        self.calibration = Calibration()
+        self.outcomes: dict[str, Outcomes] = {}
+        self._val_metrics: dict[str, float] = {}
+        self._loss = ConfigurationLoss(
+            _scaled_axes(labelled), weights, margin, contrast == "all", settings_heads == PER_RERANKER
+        )
         self._optimizer, self._scheduler = optimizer, scheduler
         # By stage, over the epoch's pairs: the sum of each loss, and their number, `[losses + 1]`.
         self._sums: dict[str, Tensor] = {}
-        self.metrics = nn.ModuleDict({stage: _metrics(len(rerankers), grid) for stage in ("val", "test")})
+        self._metrics = nn.ModuleDict({stage: AgentOutcomes(grid) for stage in ("val", "test")})
 
-    def forward(self, embeddings: Tensor) -> EncoderOutput:
-        """Encodes query embeddings `[..., d]`."""
-        return self.encoder(embeddings)
+    @property
+    def best_fixed(self) -> dict[str, Any]:
+        """The best fixed configuration of the train split by name: reranker, exploration and so on."""
+        reranker, *point = self.fixed.tolist()
+        grid = LabelGrid.from_dict(self.hparams["grid"])
+        settings = {name: getattr(grid, name)[at] for name, at in zip(GridPoint._fields, point, strict=True)}
+        return {"reranker": self.hparams["rerankers"][reranker], **settings}
+
+    def forward(self, inputs: Tensor) -> EncoderOutput:
+        """Encodes queries `[..., input_dim]`."""
+        return self.encoder(inputs)
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         """The loss of a batch of pairs."""
-        return self._shared_step(batch, self(batch.embeddings), "train").total
+        return self._shared_step(batch, self(batch.inputs), "train").total
 
     def validation_step(self, batch: QuestionBatch, batch_idx: int) -> None:
-        """Losses and metrics of a batch of the validation split."""
+        """Losses and outcomes of a batch of the validation split."""
         self._evaluate(batch, "val")
 
     def test_step(self, batch: QuestionBatch, batch_idx: int) -> None:
-        """Losses and metrics of a batch of the test split."""
+        """Losses and outcomes of a batch of the test split."""
         self._evaluate(batch, "test")
 
     def setup(self, stage: str) -> None:
-        """Forgets what an interrupted run has left."""
+        """Forgets what an interrupted run has left, and takes from the train split what training needs of it."""
         self._sums.clear()
+        data = getattr(self.trainer, "datamodule", None)
+        if stage == "fit" and data is not None:
+            shift, scale = data.input_scaling
+            self.encoder.input_shift.copy_(shift)
+            self.encoder.input_scale.copy_(scale)
+            self.fixed.copy_(torch.tensor(data.fixed))
+            if self.hparams["balance_classes"]:
+                self.class_weights.copy_(data.class_weights)
 
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's losses."""
-        self._log_epoch("train")
+        self._log_losses("train")
 
     def on_validation_epoch_end(self) -> None:
-        """Logs the losses and metrics of the validation split."""
-        self._log_epoch("val")
+        """Calibrates, and logs the losses and metrics of the validation split."""
+        self._log_losses("val")
+        self._log_metrics("val")
 
     def on_test_epoch_end(self) -> None:
         """Logs the losses and metrics of the test split."""
-        self._log_epoch("test")
+        self._log_losses("test")
+        self._log_metrics("test")
 
     def configure_optimizers(self) -> Any:
         """What the configuration injected."""
@@ -132,11 +191,16 @@ class ConfigurationAgentModule(LightningModule):
         monitor = getattr(scheduler, "monitor", None)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": monitor}}
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the calibration, and the metrics that it was chosen with."""
+        checkpoint["calibration"] = self.calibration._asdict()
+        checkpoint["val_metrics"] = self._val_metrics
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuses a checkpoint that was trained on labels of another kind.
 
         Raises:
-            InputError: When rerankers, grid, embedder or its width differ.
+            InputError: When rerankers, grid, embedder or inputs differ.
         """
         trained = checkpoint.get("hyper_parameters", {})
         for name in _BOUND:
@@ -145,41 +209,50 @@ class ConfigurationAgentModule(LightningModule):
                     f"the checkpoint was trained with {name} {trained[name]!r}, the label table has "
                     f"{self.hparams[name]!r}; use the table it was trained on, or train anew"
                 )
+        self.calibration = Calibration(**checkpoint.get("calibration", {}))
 
     def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
-        losses = configuration_loss(*output, pairs.rerankers, pairs.settings, self._margin, self._weights)
+        losses = self._loss(output, pairs, self.class_weights if self.hparams["balance_classes"] else None)
         count = len(pairs.rerankers)
         added = count * torch.stack([*losses, losses.total.new_ones(())]).detach()
         self._sums[stage] = self._sums[stage] + added if stage in self._sums else added
         return losses
 
-    def _log_epoch(self, stage: str) -> None:
-        """Once an epoch: logging a batch takes as long as training on it."""
-        sums = self.trainer.strategy.reduce(self._sums.pop(stage), reduce_op="sum")  # over devices
-        means = sums[:-1] / sums[-1]
-        self.log_dict({f"{stage}/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
-        if stage in self.metrics:
-            self.log_dict({f"{stage}/{name}": metric for name, metric in self.metrics[stage].items()})  # type: ignore[operator]
-
     def _evaluate(self, batch: QuestionBatch, stage: str) -> None:
-        output = self(batch.pairs.embeddings)
+        output = self(batch.pairs.inputs)
         kept = batch.kept
         self._shared_step(
             PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output)), stage
         )
-        metrics: dict[str, Metric] = self.metrics[stage]  # type: ignore[assignment]
-        predicted = output.logits[:, 0].argmax(dim=-1)
-        metrics["accuracy"].update(predicted, batch.pairs.rerankers[:, 0].masked_fill(~kept, _NOT_KEPT))
-        for name, outcomes in (("rougeL", batch.rouge), ("regret", batch.rouge), ("prompt_tokens", batch.tokens)):
-            metrics[name].update(predicted, output.settings[:, 0], outcomes)
+        own = EncoderOutput(*(part[:, 0] for part in output))
+        self._metrics[stage].update(own, batch, self.fixed)  # type: ignore[operator]
+
+    def _log_losses(self, stage: str) -> None:
+        """Once an epoch: logging a batch takes as long as training on it."""
+        sums = self.trainer.strategy.reduce(self._sums.pop(stage), reduce_op="sum")  # over devices
+        means = sums[:-1] / sums[-1]
+        self.log_dict({f"{stage}/{name}": mean for name, mean in zip(_LOSSES, means, strict=True)}, sync_dist=True)
+
+    def _log_metrics(self, stage: str) -> None:
+        metric: AgentOutcomes = self._metrics[stage]  # type: ignore[assignment]
+        outcomes = self.outcomes[stage] = metric.compute()  # of all devices
+        metric.reset()
+        if stage == "val":
+            self.calibration = calibration_of(outcomes)
+        values = {f"{stage}/{name}": value for name, value in agent_metrics(outcomes, self.calibration).items()}
+        if stage == "val":
+            self._val_metrics = {name: value for name, value in values.items() if isfinite(value)}
+        self.log_dict(values)
 
 
-def _metrics(rerankers: int, grid: dict[str, list[float]]) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {
-            "accuracy": MulticlassAccuracy(max(rerankers, 2), average="micro", ignore_index=_NOT_KEPT),
-            "rougeL": FollowedScore(grid),
-            "regret": Regret(grid),
-            "prompt_tokens": FollowedScore(grid),
-        }
-    )
+def _scaled_axes(grid: LabelGrid) -> list[Tensor]:
+    """The grid's values in the order of `SETTINGS`, each scaled to [0, 1] by its range."""
+    axes = []
+    for name in SETTINGS:
+        low, high = grid.ranges[name]
+        axes.append((torch.tensor(getattr(grid, name), dtype=torch.float32) - low) / ((high - low) or 1.0))
+    return axes
+
+
+def _index_of_defaults(grid: LabelGrid) -> list[int]:
+    return [list(getattr(grid, name)).index(value) for name, value in grid.defaults._asdict().items()]

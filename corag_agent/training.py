@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,17 @@ from typing import Any
 os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 import torch
+import yaml
 from jsonargparse import ArgumentError
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from corag_agent.callbacks.privacy import recordable, without_folders
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.module import FIT_METRICS, ConfigurationAgentModule
@@ -47,17 +52,20 @@ _WANDB_PRIVACY = {
 _OWN_CHECKPOINTS = ("best", "last")
 
 # What the model must know of the data.
-_LINKED = ("input_dim", "rerankers", "grid", "embedder", "label_fingerprint")
+_LINKED = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 
 
 class ResolvedConfig(SaveConfigCallback):
-    """Writes `config.SUBCOMMAND.yaml` beside the results, in place of an earlier one."""
+    """Writes `config.SUBCOMMAND.yaml` beside the results, in place of an earlier one; W&B gets it without folders."""
 
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes the file; called once, on the first process only."""
         text = self.parser.dump(self.config, skip_none=False)
         with replacing_file(Path(trainer.default_root_dir) / f"config.{TrainerFn(stage).value}.yaml") as partial:
             partial.write_text(text, encoding="utf-8")
+        for each in trainer.loggers:
+            if isinstance(each, WandbLogger):
+                each.log_hyperparams({"resolved": without_folders(yaml.safe_load(text))})
 
 
 class LastCheckpoint(ModelCheckpoint):
@@ -77,12 +85,15 @@ class AgentCLI(LightningCLI):
     _checkpoint: dict[str, Any] | None = None
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds `output` and `checkpoint`, and links what belongs together."""
+        """Adds `output`, `compile` and `checkpoint`, and links what belongs together."""
         parser.add_argument("--output", type=str, default="runs/agent", help="Directory that everything is written to.")
+        parser.add_argument(
+            "--compile", type=str | None, default=None, help="Backend of torch.compile for the encoder, as inductor."
+        )
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
         parser.link_arguments("output", "trainer.default_root_dir")
-        parser.link_arguments("output", "trainer.logger.init_args.save_dir")
+        parser.link_arguments("output", "trainer.logger.init_args.save_dir", compute_fn=_logs_in)
         for callback in ("checkpoint", "last_checkpoint"):
             parser.link_arguments("output", f"{callback}.dirpath", compute_fn=_checkpoints_in)
         for name in _LINKED:
@@ -105,8 +116,18 @@ class AgentCLI(LightningCLI):
         _, self._checkpoint = load_checkpoint(path)
 
     def before_instantiate_classes(self) -> None:
-        """Refuses a graphics card that is not there, before anything is built."""
-        accelerator = self.config[self.config.subcommand].trainer.accelerator
+        """Refuses what this machine lacks, before anything is built, and sends every logger to `output`."""
+        options = self.config[self.config.subcommand]
+        if options.compile is not None and options.compile not in torch.compiler.list_backends(exclude_tags=()):
+            raise InputError(
+                f"compile must be a backend of torch.compile ({', '.join(torch.compiler.list_backends())}), "
+                f"got {options.compile!r}"
+            )
+        if isinstance(options.trainer.logger, list):  # the link above reaches a single logger only
+            for each in options.trainer.logger:
+                if "save_dir" in each.init_args:
+                    each.init_args.save_dir = _logs_in(options.output)
+        accelerator = options.trainer.accelerator
         if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
             raise InputError(
                 f"trainer.accelerator is {accelerator!r}, but torch {torch.__version__} finds no CUDA device; "
@@ -115,7 +136,7 @@ class AgentCLI(LightningCLI):
 
     def before_fit(self) -> None:
         """Refuses what could not be trained on, monitored or resumed."""
-        self._check_fits("fit")
+        self._prepare("fit")
         monitor = self.config.fit.checkpoint.monitor
         if monitor not in (None, *FIT_METRICS):
             raise InputError(f"checkpoint.monitor must be one of {', '.join(FIT_METRICS)}, got {monitor!r}")
@@ -133,12 +154,15 @@ class AgentCLI(LightningCLI):
 
     def before_test(self) -> None:
         """Refuses what could not be measured."""
-        self._check_fits("test")
+        self._prepare("test")
 
-    def _check_fits(self, stage: str) -> None:
+    def _prepare(self, stage: str) -> None:
         self.datamodule.check(stage)
         if self._checkpoint:
             self.model.on_load_checkpoint(self._checkpoint)
+        backend = self.config[stage].compile
+        if backend is not None:
+            self.model.encoder.compile(backend=backend)  # in place: the names of its weights stay
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -146,12 +170,13 @@ class AgentCLI(LightningCLI):
         return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name in SUBCOMMANDS}
 
 
-def training_cli(args: Sequence[str]) -> AgentCLI:
+def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> AgentCLI:
     """Runs a subcommand.
 
     Args:
         args: As on the command line, such as `["fit", "--data.labels", "a.parquet"]`. The defaults are those of
             `configs/train.yaml`; `--config` overrides them, a later one an earlier one, and further arguments both.
+        callbacks: Callbacks of the trainer beside those of the configuration.
 
     Returns:
         The command line after its run; its `trainer.callback_metrics` hold the last metrics.
@@ -163,12 +188,13 @@ def training_cli(args: Sequence[str]) -> AgentCLI:
     for name, value in _WANDB_PRIVACY.items():
         os.environ.setdefault(name, value)
     try:
-        with _quiet():
+        with _quiet(), _finishing_wandb():
             return AgentCLI(
                 ConfigurationAgentModule,
                 LabelDataModule,
                 save_config_callback=ResolvedConfig,
                 save_config_kwargs={"save_to_log_dir": False},
+                trainer_defaults={"callbacks": list(callbacks)},
                 seed_everything_default=0,
                 auto_configure_optimizers=False,  # the model's `optimizer` and `scheduler` are configured instead
                 parser_kwargs=_parser_kwargs(),
@@ -192,6 +218,11 @@ def _checkpoints_in(output: str) -> str:
     return str(Path(output) / "checkpoints")
 
 
+def _logs_in(output: str) -> str:
+    """`output`, relative where it can be: loggers write down where they write."""
+    return str(recordable(Path(output)) or output)
+
+
 def _input_error_behind(error: BaseException | None) -> InputError | None:
     while error is not None and not isinstance(error, InputError):
         error = error.__cause__ or error.__context__
@@ -199,9 +230,26 @@ def _input_error_behind(error: BaseException | None) -> InputError | None:
 
 
 @contextmanager
+def _finishing_wandb() -> Iterator[None]:
+    """Ends the W&B run that was begun within; without it the next run of this process would go on in the same one."""
+
+    def current() -> Any:
+        return getattr(sys.modules.get("wandb"), "run", None)
+
+    before, failed = current(), True
+    try:
+        yield
+        failed = False
+    finally:
+        if (run := current()) is not None and run is not before:
+            run.finish(exit_code=int(failed))
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
-    """Without tips, device listings and warnings about choices that are meant."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    """Without tips, device listings and warnings about choices that are meant, and with ours from one process only."""
+    ours = ["corag_agent"] if rank_zero_only.rank else []
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", *ours)]
     levels: list[Any] = [each.level for each in loggers]
     with warnings.catch_warnings():
         for noise in (
@@ -212,6 +260,8 @@ def _quiet() -> Iterator[None]:
             ".*Checkpoint directory .* exists and is not empty.*",
             ".*The number of training batches .* is smaller than the logging interval.*",
             ".*Experiment logs directory .* exists and is not empty.*",
+            ".*It is recommended to use .self.log.*sync_dist=True.*",  # metrics are those of all devices already
+            ".*Be aware that when using .ckpt_path., callbacks used to create the checkpoint.*",
         ):
             warnings.filterwarnings("ignore", message=noise)
         for each in loggers:

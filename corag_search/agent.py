@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +14,19 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
+from corag_search.agent_format import (
+    CHUNK_MEAN,
+    CONFIG_FILE,
+    EMBEDDING,
+    FORMAT,
+    SETTINGS,
+    VERSIONS,
+    WEIGHTS_FILE,
+    AgentFormat,
+    Array,
+)
 from corag_search.errors import InputError
-
-# The one order of the regression head's outputs and of scaled targets, everywhere.
-SETTINGS = ("iterations", "cost_coefficient", "exploration")
-
-FORMAT = "corag-agent"
-FORMAT_VERSION = 1
-WEIGHTS_FILE = "model.safetensors"
-CONFIG_FILE = "config.json"
-
-Array = npt.NDArray[np.float32]
+from corag_search.query_features import STATISTICS, QueryFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class Prediction:
     """The configuration that the agent chooses for a query.
 
     Attributes:
-        reranker: Name of the most probable best reranker.
+        reranker: Name of the most probable best reranker, or the fallback's.
         iterations: Expansions of the policy tree.
         exploration: c of Definition 4.2, arXiv:2411.00744.
         cost_coefficient: λ of Definition 4.2.
-        probabilities: Of each reranker to be the best one; they sum to 1.
-        confidence: Probability of the chosen reranker.
+        probabilities: Of each reranker to be the best one, calibrated on the validation split; they sum to 1.
+        confidence: The greatest of them.
+        fallback: Whether the confidence lies below the agent's threshold, so that this is the configuration that was
+            best for the training questions as a whole.
     """
 
     reranker: str
@@ -48,6 +50,7 @@ class Prediction:
     cost_coefficient: float
     probabilities: dict[str, float]
     confidence: float
+    fallback: bool = False
 
 
 class ConfigurationAgent:
@@ -59,6 +62,7 @@ class ConfigurationAgent:
         rerankers: Names, in the order of the classification head.
         embedder: What embeddings it was trained for: name, dimension, fingerprint.
         ranges: Least and greatest value of each setting; predictions are clamped to them.
+        inputs: What it sees: "embedding", then "chunk_mean" and names of `STATISTICS`, as it was trained.
         config: The checkpoint's `config.json`.
     """
 
@@ -69,23 +73,19 @@ class ConfigurationAgent:
             InputError: When they are incomplete or do not fit.
         """
         self.config = dict(config)
-        self.rerankers: tuple[str, ...] = tuple(_entry(config, "rerankers", list))
-        self.embedder: dict[str, Any] = dict(_entry(config, "embedder", dict))
-        self.ranges = _ranges(_entry(config, "ranges", dict))
-        if _entry(config, "settings", list) != list(SETTINGS):
-            raise InputError(f"{CONFIG_FILE}: settings must be {list(SETTINGS)}, got {config['settings']!r}")
-        widths = _entry(config, "layers", list)
-        if len(widths) < 2 or not all(isinstance(width, int) and width > 0 for width in widths):
-            raise InputError(f"{CONFIG_FILE}: layers must be at least two widths, got {widths!r}")
-        if not self.rerankers or self.embedder.get("dimension") != widths[0]:
-            raise InputError(
-                f"{CONFIG_FILE}: needs at least one reranker and a first layer as wide as the embedder's dimension, "
-                f"got {len(self.rerankers)} reranker(s), layers {widths}, embedder {self.embedder}"
-            )
-        _check_tensors(tensors, expected_shapes(widths, len(self.rerankers)))
-        self._layers = [(tensors[f"layers.{i}.weight"], tensors[f"layers.{i}.bias"]) for i in range(len(widths) - 1)]
+        self._format = AgentFormat.of(config)
+        self._format.check_tensors(tensors)
+        self.rerankers = self._format.rerankers
+        self.embedder = self._format.embedder
+        self.ranges = self._format.ranges
+        self.inputs = self._format.inputs
+        self._statistics = [STATISTICS.index(name) for name in self.inputs if name in STATISTICS]
+        self._layers = [(tensors[f"layers.{i}.weight"], tensors[f"layers.{i}.bias"]) for i in range(self._format.depth)]
         self._reranker_head = (tensors["reranker_head.weight"], tensors["reranker_head.bias"])
         self._settings_head = (tensors["settings_head.weight"], tensors["settings_head.bias"])
+        self._shift, self._scale = tensors.get("input_shift"), tensors.get("input_scale")
+        low, high = np.array([self.ranges[name] for name in SETTINGS], np.float64).T
+        self._low, self._width = low, high - low
 
     @classmethod
     def load(cls, directory: str | Path) -> ConfigurationAgent:
@@ -106,10 +106,10 @@ class ConfigurationAgent:
             raise InputError(f"checkpoint {directory}: {CONFIG_FILE} is not JSON ({error}); export it again") from None
         if not isinstance(config, dict) or config.get("format") != FORMAT:
             raise InputError(f"checkpoint {directory}: {CONFIG_FILE} is not that of a {FORMAT}; export one")
-        if config.get("format_version") != FORMAT_VERSION:
+        if config.get("format_version") not in VERSIONS:
             raise InputError(
-                f"checkpoint {directory} has format version {config.get('format_version')!r}, readable is "
-                f"{FORMAT_VERSION}; export it again with this version of corag"
+                f"checkpoint {directory} has format version {config.get('format_version')!r}, readable are "
+                f"{', '.join(map(str, VERSIONS))}; export it again with this version of corag"
             )
         weights = files[WEIGHTS_FILE].read_bytes()
         checksum = hashlib.sha256(weights).hexdigest()
@@ -133,43 +133,45 @@ class ConfigurationAgent:
     @property
     def input_dim(self) -> int:
         """Width of the embeddings it takes."""
-        return int(self._layers[0][0].shape[1])
+        return self._format.dimension
 
-    def predict(self, query_embedding: npt.ArrayLike) -> Prediction:
+    @property
+    def needs_features(self) -> bool:
+        """Whether it looks at the retrieved candidates besides the query embedding."""
+        return len(self.inputs) > 1
+
+    def predict(self, query_embedding: npt.ArrayLike, features: QueryFeatures | None = None) -> Prediction:
         """Chooses the configuration for one query.
 
         Args:
             query_embedding: Embedding of the query by the agent's embedder, `[d]`.
+            features: Of the query and its candidates (`query_features`); needed by an agent that was trained with
+                them, not looked at by others.
 
         Raises:
-            InputError: When the embedding has another width or is not finite.
+            InputError: When the embedding has another width or is not finite, or features are needed and not given.
         """
-        features = np.asarray(query_embedding, dtype=np.float32)
-        if features.shape != (self.input_dim,):
-            got = features.shape[0] if features.ndim == 1 else f"an array of shape {list(features.shape)}"
-            raise InputError(
-                f"the checkpoint was trained for embeddings of {self.input_dim}, got {got}; embed one query at a time "
-                f"with {self.embedder.get('name')}, or train an agent for your embedder"
-            )
-        if not np.isfinite(features).all():
-            raise InputError("the query embedding must be finite, got NaN or infinity in it; check the embedder")
+        values = self._input(query_embedding, features)
         for weight, bias in self._layers:
-            features = np.maximum(weight @ features + bias, 0.0)
-        logits = self._reranker_head[0] @ features + self._reranker_head[1]
-        scaled = self._settings_head[0] @ features + self._settings_head[1]
-        probabilities = _softmax(logits)
+            values = np.maximum(weight @ values + bias, 0.0)
+        logits = self._reranker_head[0] @ values + self._reranker_head[1]
+        probabilities = _softmax(logits / self._format.temperature)
         best = int(logits.argmax())
-        settings = {}
-        for name, value in zip(SETTINGS, scaled, strict=True):
-            low, high = self.ranges[name]
-            settings[name] = low + min(max(float(value), 0.0), 1.0) * (high - low)
+        confidence = float(probabilities[best])
+        by_name = dict(zip(self.rerankers, probabilities.tolist(), strict=True))
+        fallback = self._format.fallback
+        if fallback is not None and confidence < fallback.threshold:
+            return Prediction(fallback.reranker, *fallback.settings, by_name, confidence, fallback=True)
+        scaled = (self._settings_head[0] @ values + self._settings_head[1]).reshape(-1, len(SETTINGS))
+        chosen = self._low + np.clip(scaled[best % len(scaled)].astype(np.float64), 0.0, 1.0) * self._width
+        settings = dict(zip(SETTINGS, chosen.tolist(), strict=True))
         return Prediction(
             reranker=self.rerankers[best],
             iterations=round(settings["iterations"]),
             exploration=settings["exploration"],
             cost_coefficient=settings["cost_coefficient"],
-            probabilities=dict(zip(self.rerankers, probabilities.tolist(), strict=True)),
-            confidence=float(probabilities[best]),
+            probabilities=by_name,
+            confidence=confidence,
         )
 
     def check_embedder(self, name: str, dimension: int, fingerprint: str | None = None) -> None:
@@ -192,55 +194,32 @@ class ConfigurationAgent:
                 "label and train an agent with this one"
             )
 
-
-def expected_shapes(layers: list[int], rerankers: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of all tensors of a checkpoint.
-
-    Args:
-        layers: Width of the input and of each fully connected layer.
-        rerankers: Number of classes.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for index, (inputs, outputs) in enumerate(itertools.pairwise(layers)):
-        shapes |= {f"layers.{index}.weight": (outputs, inputs), f"layers.{index}.bias": (outputs,)}
-    for head, outputs in (("reranker_head", rerankers), ("settings_head", len(SETTINGS))):
-        shapes |= {f"{head}.weight": (outputs, layers[-1]), f"{head}.bias": (outputs,)}
-    return shapes
-
-
-def _check_tensors(tensors: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    missing, extra = sorted(set(shapes) - set(tensors)), sorted(set(tensors) - set(shapes))
-    if missing or extra:
-        raise InputError(f"tensors missing: {missing or 'none'}, unexpected: {extra or 'none'}; export it again")
-    for name, shape in shapes.items():
-        tensor = tensors[name]
-        if tensor.shape != shape or tensor.dtype != np.float32:
+    def _input(self, query_embedding: npt.ArrayLike, features: QueryFeatures | None) -> Array:
+        """What the first layer takes, `[inputs]`."""
+        embedding = np.asarray(query_embedding, dtype=np.float32)
+        if embedding.shape != (self.input_dim,):
+            got = embedding.shape[0] if embedding.ndim == 1 else f"an array of shape {list(embedding.shape)}"
             raise InputError(
-                f"tensor {name} must be float32 {list(shape)}, got {tensor.dtype} {list(tensor.shape)}; export it again"
+                f"the checkpoint was trained for embeddings of {self.input_dim}, got {got}; embed one query at a time "
+                f"with {self.embedder.get('name')}, or train an agent for your embedder"
             )
-        if not np.isfinite(tensor).all():
-            raise InputError(f"tensor {name} must be finite, has NaN or infinity; train again")
+        parts = [embedding]
+        if self.needs_features:
+            if features is None:
+                raise InputError(
+                    f"the checkpoint was trained with {', '.join(self.inputs[1:])} beside the query embedding; give "
+                    "features, as query_features computes them from the candidates"
+                )
+            if CHUNK_MEAN in self.inputs:
+                parts.append(np.asarray(features.chunk_mean, dtype=np.float32))
+            parts.append(np.asarray(features.statistics, dtype=np.float32)[self._statistics])
+        values = np.concatenate(parts) if len(parts) > 1 else embedding
+        if not np.isfinite(values).all():
+            what = EMBEDDING if not np.isfinite(embedding).all() else "features"
+            raise InputError(f"the query's {what} must be finite, got NaN or infinity in it; check the embedder")
+        return values if self._shift is None or self._scale is None else (values - self._shift) * self._scale
 
 
-def _entry(config: Mapping[str, Any], key: str, kind: type) -> Any:
-    if not isinstance(config.get(key), kind):
-        raise InputError(f"{CONFIG_FILE}: {key} must be a {kind.__name__}, got {config.get(key)!r}; export it again")
-    return config[key]
-
-
-def _ranges(ranges: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    checked = {}
-    for name in SETTINGS:
-        try:
-            low, high = (float(bound) for bound in ranges[name])
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{CONFIG_FILE}: ranges.{name} must be [low, high], got {ranges.get(name)!r}") from None
-        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-            raise InputError(f"{CONFIG_FILE}: ranges.{name} must rise from low to high, got {[low, high]}")
-        checked[name] = (low, high)
-    return checked
-
-
-def _softmax(logits: Array) -> npt.NDArray[np.float64]:
+def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max())
     return powers / powers.sum()

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from corag_search.errors import InputError
 from corag_search.registry import whole
+
+MOST_TOKENS = 2**63 - 1  # what the arrays of a search hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,9 @@ class Chunk:
         text: Exactly the slice of the document that the metadata's offsets name.
         cost: Length of `text` in tokens of the run's tokenizer (METHOD §1: cost(χ) = |χ|).
         metadata: At least `document`, `start` and `end` (character offsets) when cut by `chunk_documents`.
+
+    Raises:
+        InputError: Id or text is no text that can be encoded as UTF-8, or the cost is no whole number of at least 1.
     """
 
     id: str
@@ -26,4 +32,18 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", whole(f"chunk {self.id!r}: cost", self.cost, unit="tokens"))
+        for name, value in (("id", self.id), ("text", self.text)):
+            if not isinstance(value, str):
+                raise InputError(f"chunk {self.id!r}: {name} must be a text, got {value!r}")
+            if not value.isascii():
+                self._check_encodable(name, value)
+        object.__setattr__(self, "cost", whole(f"chunk {self.id!r}: cost", self.cost, unit="tokens", most=MOST_TOKENS))
+
+    def _check_encodable(self, name: str, value: str) -> None:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"chunk {self.id!r}: {name} must be a text that can be encoded as UTF-8, got half a surrogate pair at "
+                f"character {error.start}; decode its source anew or remove it"
+            ) from None

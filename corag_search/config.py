@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import TypeVar
 
+from corag_search.chunk import MOST_TOKENS
 from corag_search.errors import InputError
 from corag_search.registry import whole
 
@@ -36,6 +38,7 @@ _WHOLE = {
     "expansion_width": "children",
     "root_width": "children",
 }
+_MOST = {"iterations": 1_000_000, "budget": MOST_TOKENS}  # a result tells the best after each iteration
 _OPTIONAL = ("max_chunks", "expansion_width", "root_width")
 
 
@@ -75,13 +78,13 @@ class SearchConfig:
         for name, unit in _WHOLE.items():
             value = getattr(self, name)
             if value is not None or name not in _OPTIONAL:
-                object.__setattr__(self, name, whole(name, value, unit=unit))
-        if self.time_limit is not None:
-            _not_negative("time_limit", self.time_limit)
-            if self.time_limit == 0:
-                raise InputError("time_limit must be above 0 seconds, or None for no limit, got 0")
-        _not_negative("exploration", self.exploration)
-        _not_negative("cost_coefficient", self.cost_coefficient)
+                object.__setattr__(self, name, whole(name, value, unit=unit, most=_MOST.get(name)))
+        for name in ("exploration", "cost_coefficient", "time_limit"):
+            value = getattr(self, name)
+            if value is not None or name != "time_limit":
+                object.__setattr__(self, name, _not_negative(name, value))
+        if self.time_limit == 0:
+            raise InputError("time_limit must be above 0 seconds, or None for no limit, got 0")
         object.__setattr__(self, "final_rule", _member(FinalRule, "final_rule", self.final_rule))
         object.__setattr__(self, "selection", _member(Selection, "selection", self.selection))
 
@@ -91,9 +94,15 @@ class SearchConfig:
         return self.expansion_width is not None or self.root_width is not None
 
 
-def _not_negative(name: str, value: object) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+def _not_negative(name: str, value: object) -> float:
+    """The value, of any real type, as Python's own number."""
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0 <= number < math.inf:
         raise InputError(f"{name} must be a finite number, at least 0, got {value!r}")
+    return value if isinstance(value, int) else number
 
 
 def _member(kind: type[E], name: str, value: str) -> E:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -60,6 +61,9 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> Iterator[Path]:
     """A temporary sibling directory to fill; on success it takes the place of `path`, on error it is removed.
 
+    On Linux that is one step: at any moment one of the two is there whole. A process that is killed leaves the
+    temporary one behind, `.{name}.….partial`.
+
     Raises:
         InputError: As `check_replaceable`.
     """
@@ -73,6 +77,8 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
         if not target.exists():
             partial.rename(target)
             return
+        if _exchanged(partial, target):
+            return
         old = partial.with_suffix(".old")
         target.rename(old)
         try:
@@ -83,6 +89,55 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
         shutil.rmtree(old)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Swap two directories in one step; False where the system cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (OSError, TypeError, AttributeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+@contextmanager
+def changing_alone(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Around reading, changing and replacing a directory, so that no other process does so at the same time.
+
+    The system ends it with the process. Where it has no such locks, nothing is done.
+
+    Raises:
+        InputError: Another process does so now.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    while True:
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:  # not there: whoever reads it will say so
+            yield
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(handle, path):  # replaced since it was opened
+                continue
+            yield
+            return
+        except BlockingIOError:
+            raise InputError(f"another process is changing {path} now; wait until it has finished") from None
+        finally:
+            os.close(handle)
+
+
+def _is_at(handle: int, path: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), Path(path).stat())
+    except FileNotFoundError:
+        return False
 
 
 def check_replaceable(path: str | os.PathLike[str], kind: DirectoryFormat) -> None:

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from corag_search.agent import SETTINGS, ConfigurationAgent, Prediction
+from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.agent_format import SETTINGS
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.embedders import load_embedder
-from corag_search.embedders.base import Embedder
+from corag_search.embedders.base import Embedder, Vectors
 from corag_search.errors import InputError
 from corag_search.generators import load_generator
 from corag_search.generators.base import Generator
@@ -23,6 +24,7 @@ from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree.problem import check_query
 from corag_search.policy_tree.search import search_policy_tree
 from corag_search.prompt import Citation, citations
+from corag_search.query_features import embed_candidates, query_features
 from corag_search.registry import whole
 from corag_search.rerankers import load_reranker
 from corag_search.rerankers.base import Reranker, as_reranker
@@ -234,17 +236,17 @@ class Corag:
         if self.agent is not None or isinstance(retriever, EmbeddingRetriever):
             with _timed(timings, "embed"):
                 embedding = self.embedder.encode([query])[0]
-        if self.agent is not None:
-            assert embedding is not None, "embedded for the agent"
-            with _timed(timings, "agent"):
-                prediction = self.agent.predict(embedding)
-            predicted = {n: getattr(prediction, n) for n in SETTINGS}
-            predicted["selection"] = getattr(self.agent, "selection", config.selection)
-            config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
         if retriever is not None:
             with _timed(timings, "retrieve"):
                 given = tuple(retriever.retrieve(query, count, embedding=embedding))
         assert given is not None, "retrieved or given"
+        if self.agent is not None:
+            assert embedding is not None, "embedded for the agent"
+            with _timed(timings, "agent"):
+                prediction = self._predict(self.agent, query, embedding, given)
+            predicted = {n: getattr(prediction, n) for n in SETTINGS}
+            predicted["selection"] = getattr(self.agent, "selection", config.selection)
+            config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
         if reranker is None:
             reranker = prediction.reranker if prediction else self.config.reranker
         judge = self._reranker(reranker)
@@ -317,6 +319,14 @@ class Corag:
 
     def _reranker(self, given: str | Reranker) -> Reranker:
         return self.reranker(given) if isinstance(given, str) else as_reranker(given)
+
+    def _predict(
+        self, agent: ConfigurationAgent, query: str, embedding: Vectors, candidates: Sequence[Chunk]
+    ) -> Prediction:
+        if not getattr(agent, "needs_features", False):
+            return agent.predict(embedding)
+        vectors = embed_candidates(candidates, self.embedder, self._store)
+        return agent.predict(embedding, query_features(query, embedding, candidates, vectors))
 
     def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
         timings = dict(selected.timings)

@@ -67,7 +67,7 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
     return factory(**entry.fixed, **values)
 
 
-def whole(name: str, value: object, least: int = 1, unit: str = "") -> int:
+def whole(name: str, value: object, least: int = 1, unit: str = "", most: int | None = None) -> int:
     """The value, of any integer type, as an int.
 
     Args:
@@ -75,9 +75,10 @@ def whole(name: str, value: object, least: int = 1, unit: str = "") -> int:
         value: What was given.
         least: Smallest value allowed.
         unit: What is counted, for the message: "tokens".
+        most: Greatest value allowed.
 
     Raises:
-        InputError: It is no whole number of at least `least`.
+        InputError: It is no whole number of at least `least` and at most `most`.
     """
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -86,6 +87,8 @@ def whole(name: str, value: object, least: int = 1, unit: str = "") -> int:
     if number is None or isinstance(value, bool) or number < least:
         counted = f"a whole number of {unit}" if unit else "a whole number"
         raise InputError(f"{name} must be {counted}, at least {least}, got {value!r}")
+    if most is not None and number > most:
+        raise InputError(f"{name} must be at most {most:,}, got {number:,}")
     return number
 
 

@@ -1,14 +1,14 @@
-"""From a data set's documents to a store."""
+"""From documents to a store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
-from corag_search.chunking import chunk_documents
+from corag_search.chunking import DocumentLike, chunk_documents
 from corag_search.embedders import load_embedder
 from corag_search.embedders.base import Embedder
 from corag_search.errors import InputError
@@ -24,10 +24,20 @@ _BATCH = 128
 def build_store(
     dataset: Dataset, config: PipelineConfig, embedder: Embedder | None = None, tokenizer: Tokenizer | None = None
 ) -> VectorStore:
-    """Cut a data set's documents, embed the chunks with a progress bar, and index them.
+    """A store of a data set's documents; as `store_of_documents`."""
+    return store_of_documents(dataset.documents, config, embedder, tokenizer)
+
+
+def store_of_documents(
+    documents: Iterable[DocumentLike],
+    config: PipelineConfig,
+    embedder: Embedder | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> VectorStore:
+    """Cut documents, embed the chunks with a progress bar, and index them.
 
     Args:
-        dataset: Its documents are the corpus.
+        documents: The corpus. Each is asked for once and not kept, so they may come from a file of any size.
         config: Names embedder, tokenizer, chunk size and index; the lexical index is made where `retrieval` needs it.
         embedder: The configured one, when it is loaded already.
         tokenizer: The configured one, when it is loaded already.
@@ -35,8 +45,7 @@ def build_store(
     Raises:
         InputError: An empty corpus, too few chunks for the index, or a component that cannot be loaded.
     """
-    tokenizer = tokenizer or load_tokenizer(config.tokenizer)
-    chunks = chunk_documents(dataset.documents, tokenizer, config.chunk_size)
+    chunks = chunk_documents(documents, tokenizer or load_tokenizer(config.tokenizer), config.chunk_size)
     embedder = embedder or load_embedder(**config.embedder)
     index = index_kind(config.index)
     index.check(len(chunks), embedder.dimension)
@@ -53,18 +62,18 @@ def build_store(
 
 def extended_store(
     store: VectorStore,
-    dataset: Dataset,
+    documents: Iterable[DocumentLike],
     config: PipelineConfig,
     embedder: Embedder | None = None,
     tokenizer: Tokenizer | None = None,
     *,
     remove: Sequence[str] = (),
 ) -> VectorStore:
-    """A store with a data set's documents added; only those are embedded, with a progress bar.
+    """A store with documents added; only those are embedded, with a progress bar.
 
     Args:
         store: What is there.
-        dataset: Its documents are added.
+        documents: To be added; as of `store_of_documents`.
         config: Must name the store's embedder, tokenizer and chunk size.
         embedder: The configured one, when it is loaded already.
         tokenizer: The configured one, when it is loaded already.
@@ -81,7 +90,7 @@ def extended_store(
             )
     embedder = embedder or load_embedder(**config.embedder)
     store.check_embedder(embedder)
-    chunks = chunk_documents(dataset.documents, tokenizer or load_tokenizer(config.tokenizer), config.chunk_size)
+    chunks = chunk_documents(documents, tokenizer or load_tokenizer(config.tokenizer), config.chunk_size)
     if remove:
         store = store.remove(remove)
     store.check_new(chunks)

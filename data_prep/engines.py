@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -44,6 +44,10 @@ class Engine(Protocol):
 
     def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
         """Outcomes in the order in which they come; closing the generator ends the work."""
+        ...
+
+    def complete(self, done: Sequence[tuple[Question, dict[str, Any]]]) -> Iterator[tuple[Question, dict[str, Any]]]:
+        """Questions with their records, which have what records of earlier versions lack; as `Labeller.complete`."""
         ...
 
 
@@ -119,3 +123,6 @@ class LocalEngine:
                     running |= {pool.submit(worker.label, question) for question in islice(waiting, len(finished))}
             finally:
                 worker.close()
+
+    def complete(self, done: Sequence[tuple[Question, dict[str, Any]]]) -> Iterator[tuple[Question, dict[str, Any]]]:
+        return ((question, self._labeller.complete(question, record)) for question, record in done)

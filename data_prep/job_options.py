@@ -8,6 +8,7 @@ from enum import StrEnum
 from corag_search.errors import InputError
 from corag_search.registry import whole
 from data_prep.labelling import LLM, check_references
+from data_prep.splits import SplitBy, check_split_by
 
 
 class EngineName(StrEnum):
@@ -19,7 +20,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How a job is run. What answers are scored against shapes the labels; the rest does not.
+    """How a job is run. What answers are scored against shapes the labels, `seed` and `split_by` the splits.
 
     Attributes:
         references: "llm" (the generator's own answer from the gold passages), "human" (the data set's), or both.
@@ -28,6 +29,7 @@ class JobOptions:
         llm_concurrency: Answers that the generator is asked for at a time.
         retry_failed: Take up the questions that failed before, and no others.
         seed: Of the splits.
+        split_by: "document" or "domain": what is never divided between train, val and test.
         engine: "local" or "ray".
         ray_address: Of the cluster; None starts Ray on this machine.
         worker_cpus: Cores that each Ray worker reserves.
@@ -43,6 +45,7 @@ class JobOptions:
     llm_concurrency: int = 1
     retry_failed: bool = False
     seed: int = 0
+    split_by: str = SplitBy.DOCUMENT
     engine: str = EngineName.LOCAL
     ray_address: str | None = None
     worker_cpus: float = 1.0
@@ -52,6 +55,7 @@ class JobOptions:
         check_references(self.references)
         for name in ("samples", "workers", "llm_concurrency"):
             whole(name, getattr(self, name))
+        check_split_by(self.split_by)
         if self.engine not in list(EngineName):
             raise InputError(f"engine must be one of {', '.join(EngineName)}, got {self.engine!r}")
         for name in ("worker_cpus", "worker_gpus"):

@@ -61,6 +61,7 @@ def run_label_job(
             questions,
             out,
             seed=options.seed,
+            split_by=options.split_by,
             retry_failed=options.retry_failed,
             progress=lambda _: advance(1),
         )

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from corag_search.errors import InputError
 from data_prep.dataset import Dataset, Question
 from data_prep.engines import Engine
-from data_prep.grid import GridPoint, LabelGrid
 from data_prep.labelling import HUMAN, LLM
 from data_prep.ledger import Ledger
-from data_prep.splits import assign_splits
-from data_prep.table import METRICS, LabelTable
+from data_prep.record_table import has_features, scoring_of, table_of
+from data_prep.splits import SplitBy, assign_splits
+from data_prep.table import LabelTable
 
 # After so many failures without a success between them the fault lies elsewhere than in the questions; sooner where
 # nothing has succeeded yet.
@@ -65,6 +62,7 @@ def label_questions(
     out: Path,
     *,
     seed: int = 0,
+    split_by: str = SplitBy.DOCUMENT,
     retry_failed: bool = False,
     progress: Progress = lambda question_id: None,
 ) -> LabelRun:
@@ -78,7 +76,8 @@ def label_questions(
         dataset: The questions', which the splits are made over.
         questions: Out of the data set.
         out: The table's path, ending in `.parquet`.
-        seed: Of the splits by document.
+        seed: Of the splits.
+        split_by: "document" or "domain", as of `assign_splits`.
         retry_failed: Take up the questions that failed before, which are passed over otherwise, and no others.
         progress: Called with the id after each question, also for those already done.
 
@@ -89,17 +88,16 @@ def label_questions(
     wanted = list(questions)
     start = time.perf_counter()
     fingerprint = engine.fingerprint()
-    check_job(wanted, out, _scoring(fingerprint)["references"])
+    check_job(wanted, out, scoring_of(fingerprint)["references"])
     with _opened(out, fingerprint) as ledger:
         pending = [question for question in wanted if _is_pending(ledger, question, retry_failed)]
         for question in wanted:
             if not _is_pending(ledger, question, retry_failed):
                 progress(question.id)
+        _complete(ledger, engine, dataset)
         labelled = _work(ledger, engine, pending, progress)
         records, failed = dict(ledger.done), dict(ledger.failed)
-    in_table = [question for question in dataset.questions if question.id in records]
-    splits = assign_splits(dataset, seed=seed)
-    table = table_of(in_table, records, splits, LabelGrid.from_dict(fingerprint["grid"]), fingerprint)
+    table = table_of(dataset, records, assign_splits(dataset, seed=seed, by=split_by), fingerprint)
     table.write(out)
     asked = {question.id for question in wanted}
     return LabelRun(
@@ -136,7 +134,7 @@ def probe_questions(
     """
     wanted = list(questions)
     fingerprint = engine.fingerprint()
-    check_job(wanted, out, _scoring(fingerprint)["references"])
+    check_job(wanted, out, scoring_of(fingerprint)["references"])
     with _opened(out, fingerprint) as ledger:
         pending = [question for question in wanted if _is_pending(ledger, question, retry_failed=False)]
         missing = min(max(count - _measured(ledger), 0), len(pending))
@@ -194,6 +192,13 @@ def _work(ledger: Ledger, engine: Engine, pending: Sequence[Question], progress:
     return tuple(labelled)
 
 
+def _complete(ledger: Ledger, engine: Engine, dataset: Dataset) -> None:
+    """Add what records of an earlier version lack; nothing is searched or answered for it."""
+    lacking = [q for q in dataset.questions if q.id in ledger.done and not has_features(ledger.done[q.id])]
+    for question, record in engine.complete([(question, ledger.done[question.id]) for question in lacking]):
+        ledger.append(question.id, record)
+
+
 def _recorded(ledger: Ledger, failures: Mapping[str, str]) -> dict[str, str]:
     for question_id, error in failures.items():
         ledger.fail(question_id, error)
@@ -206,10 +211,6 @@ def _nothing_but_failures(failures: Mapping[str, str]) -> InputError:
         f"stopped, since {len(failures)} questions failed in a row, the last, {name!r}, with: {error}; set that right "
         "and run the same command again, which takes them up"
     )
-
-
-def _scoring(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    return fingerprint.get("scoring", {"references": [LLM], "samples": 1})
 
 
 def check_job(wanted: Sequence[Question], out: Path, references: Sequence[str]) -> None:
@@ -250,53 +251,3 @@ def check_table_name(out: Path) -> None:
 def ledger_path(out: Path) -> Path:
     """Where the ledger of a table lies."""
     return out.with_name(f"{out.stem}.ledger.jsonl")
-
-
-def table_of(
-    questions: Sequence[Question],
-    records: Mapping[str, dict[str, Any]],
-    splits: Mapping[str, str],
-    grid: LabelGrid,
-    fingerprint: dict[str, Any],
-) -> LabelTable:
-    """The label table of ledger records."""
-    rows: list[tuple] = []
-    rival_rows: list[tuple] = []
-    repeat_rows: list[tuple] = []
-    points = [tuple(point) for point in grid]
-    scoring = _scoring(fingerprint)
-    kinds = [(reference, sample) for reference in scoring["references"] for sample in range(scoring["samples"])]
-    for question in questions:
-        record = records[question.id]
-        orders = {key: np.array(key.split(), np.int32) for key in record["scores"]}
-        for reranker, outcomes in record["outcomes"].items():
-            for point, (key, value) in zip(points, outcomes, strict=True):
-                tokens, *rouge = record["scores"][key]
-                rows.append((question.id, reranker, *point, orders[key], tokens, value, *rouge))
-        for reranker, methods in record["rivals"].items():
-            for method, (key, value) in methods.items():
-                tokens, *rouge = record["scores"][key]
-                rival_rows.append((question.id, method, reranker, orders[key], tokens, value, *rouge))
-        for key, repeats in record.get("repeats", {}).items():
-            for kind, rouge in zip(kinds, repeats, strict=True):
-                repeat_rows.append((question.id, orders[key], *kind, *rouge))
-    outcome = ["order", "prompt_tokens", "value", *METRICS]
-    repeats = pd.DataFrame(repeat_rows, columns=["question_id", "order", "reference", "sample", *METRICS])
-    return LabelTable(
-        scores=pd.DataFrame(rows, columns=["question_id", "reranker", *GridPoint._fields, *outcome]),
-        questions=pd.DataFrame(
-            {
-                "question_id": [question.id for question in questions],
-                "domain": [question.domain for question in questions],
-                "kind": [question.kind for question in questions],
-                "language": [question.language for question in questions],
-                "split": [splits[question.id] for question in questions],
-                "reference": [records[question.id]["reference"] for question in questions],
-                "embedding": [np.array(records[question.id]["embedding"], np.float32) for question in questions],
-                "candidates": [records[question.id]["candidates"] for question in questions],
-            }
-        ),
-        rivals=pd.DataFrame(rival_rows, columns=["question_id", "method", "reranker", *outcome]),
-        repeats=repeats if len(repeats) else None,
-        fingerprint=fingerprint,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -24,6 +24,7 @@ from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree import search_policy_trees
 from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.scores import SharedScores
+from corag_search.query_features import STATISTICS, QueryFeatures, query_features
 from corag_search.rerankers.base import Reranker
 from corag_search.result import SearchResult
 from corag_search.retrieval import Retriever, make_retriever
@@ -32,44 +33,15 @@ from corag_search.tokenizers import Tokenizer
 from data_prep.dataset import Dataset, Question
 from data_prep.grid import GridPoint, LabelGrid
 from data_prep.rouge import Rouge, best_of
+from data_prep.searched import Chosen, Searched
 
 RIVALS = ("naive_rag", "best_single", "naive_matched", "greedy_climb")
 LLM, HUMAN = "llm", "human"
 # Below this many digits two rerankers' or two machines' floating-point noise begins.
 VALUE_DIGITS = 6
 
-Chosen = tuple[tuple[int, ...], float]  # order (indices into the candidates) and benefit
 Request = tuple[str, Generator]  # prompt, and who answers it
 Ask = Callable[[Callable[[Request], tuple[Generation, float]], Iterable[Request]], Iterable[tuple[Generation, float]]]
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What the searches of one question chose.
-
-    Attributes:
-        question: The question.
-        embedding: Of it, `[d]`.
-        candidates: The retrieved chunks, best first.
-        outcomes: What each reranker chose at each grid point, in grid order.
-        rivals: What each reranker chose by each method of `RIVALS`.
-        evaluations: Combinations that each reranker scored.
-        seconds: That it took.
-    """
-
-    question: Question
-    embedding: npt.NDArray[np.float32]
-    candidates: tuple[Chunk, ...]
-    outcomes: dict[str, list[Chosen]]
-    rivals: dict[str, dict[str, Chosen]]
-    evaluations: dict[str, int]
-    seconds: float
-
-    @property
-    def orders(self) -> list[tuple[int, ...]]:
-        """The distinct orders that were chosen anywhere, sorted."""
-        chosen = {order for points in self.outcomes.values() for order, _ in points}
-        return sorted(chosen | {order for methods in self.rivals.values() for order, _ in methods.values()})
 
 
 @dataclass(frozen=True)
@@ -225,8 +197,31 @@ class Labeller:
             outcomes[reranker.name] = self._grid_outcomes(question.text, candidates, shared)
             rivals[reranker.name] = self._rival_outcomes(question.text, candidates, shared, outcomes[reranker.name])
             evaluations[reranker.name] = shared.memo.evaluations
+        features = self._features(question, embedding, [chunk.id for chunk in candidates])
         seconds = time.perf_counter() - start
-        return Searched(question, embedding, tuple(candidates), outcomes, rivals, evaluations, seconds)
+        return Searched(question, embedding, tuple(candidates), features, outcomes, rivals, evaluations, seconds)
+
+    def complete(self, question: Question, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A record of an earlier version with the features that it lacks; nothing is searched or answered.
+
+        Raises:
+            InputError: The store has other chunks than those that were retrieved.
+        """
+        embedding = np.array(record["embedding"], np.float32)
+        return {**record, **_plain(self._features(question, embedding, record["candidates"]))}
+
+    def _features(
+        self, question: Question, embedding: npt.NDArray[np.float32], candidates: Sequence[str]
+    ) -> QueryFeatures:
+        rows = self.store.rows_of(candidates)
+        if (rows < 0).any():
+            missing = candidates[int(np.argmax(rows < 0))]
+            raise InputError(
+                f"question {question.id!r} was labelled with the chunk {missing!r}, which the store does not hold; "
+                "give the store that it was labelled with"
+            )
+        chunks = [self.store.chunks.at(row) for row in rows.tolist()]
+        return query_features(question.text, embedding, chunks, self.store.embeddings(rows))
 
     def score(self, searched: Searched, ask: Ask = map) -> dict[str, Any]:
         """Answers from each distinct order that was chosen, and how near they come to the references.
@@ -237,11 +232,12 @@ class Labeller:
                 does not matter.
 
         Returns:
-            `reference`, `embedding`, `candidates` (chunk ids), `outcomes` (reranker → one (order, value) for each
-            grid point), `rivals` (reranker → method → (order, value)), `scores` (order as text → prompt tokens and
-            ROUGE, the mean over references and samples), the counts `evaluations` and `answers`, and `usage` (`calls`,
-            `prompt_tokens`, `answer_tokens`, `search_seconds`, `answer_seconds`). Where there are several references
-            or samples, also `repeats`: order as text → ROUGE for each reference and, within it, each sample.
+            `reference`, `embedding`, `candidates` (chunk ids), `statistics` (by name), `chunk_mean`, `outcomes`
+            (reranker → one (order, value) for each grid point), `rivals` (reranker → method → (order, value)), `scores`
+            (order as text → prompt tokens and ROUGE, the mean over references and samples), the counts `evaluations`
+            and `answers`, and `usage` (`calls`, `prompt_tokens`, `answer_tokens`, `search_seconds`, `answer_seconds`).
+            Where there are several references or samples, also `repeats`: order as text → ROUGE for each reference and,
+            within it, each sample.
 
         Raises:
             InputError: A prompt would overflow the generator's context.
@@ -270,6 +266,7 @@ class Labeller:
             "reference": reference,
             "embedding": searched.embedding.tolist(),
             "candidates": [chunk.id for chunk in candidates],
+            **_plain(searched.features),
             "outcomes": {name: [(_key(o), value) for o, value in points] for name, points in searched.outcomes.items()},
             "rivals": {
                 name: {method: (_key(order), value) for method, (order, value) in methods.items()}
@@ -378,6 +375,12 @@ def _check_whole(search: SearchConfig) -> None:
 def default_search(config: SearchConfig, defaults: GridPoint) -> SearchConfig:
     """Settings of a search at the grid's defaults."""
     return replace(config, **defaults._asdict())
+
+
+def _plain(features: QueryFeatures) -> dict[str, Any]:
+    """Features as a record has them."""
+    statistics = dict(zip(STATISTICS, features.statistics.tolist(), strict=True))
+    return {"statistics": statistics, "chunk_mean": features.chunk_mean.tolist()}
 
 
 def _mean(repeats: Sequence[Rouge]) -> list[float]:

@@ -11,7 +11,9 @@ import pandas as pd
 
 from corag_search.errors import InputError
 from data_prep.table import LabelTable
+from data_prep.table_files import FEATURES
 
+_JOINED = ("data", "statistics")  # parts of the fingerprint that may differ
 _FRAMES = ("questions", "scores", "rivals", "repeats")
 
 
@@ -20,7 +22,9 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
 
     All that shaped the labels must be the same, but for the data. A question that several tables of the same data have
     is taken once. Where the data differ, the ids become `NAME/ID`, since translations of one data set share their ids,
-    and the fingerprint lists the parts; tables that were merged before keep the ids that they have.
+    and the fingerprint lists the parts; tables that were merged before keep the ids that they have. Documents keep
+    their names, which are the same in all languages and differ between data sets (see `document_names`). What a table
+    lacks, and what others have other statistics of, the new one lacks.
 
     Args:
         tables: At least one.
@@ -34,7 +38,7 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
     first = tables[0].fingerprint
     for number, table in enumerate(tables[1:], start=2):
         theirs = table.fingerprint
-        differing = [k for k in {**first, **theirs} if k != "data" and first.get(k) != theirs.get(k)]
+        differing = [k for k in {**first, **theirs} if k not in _JOINED and first.get(k) != theirs.get(k)]
         if differing:
             raise InputError(
                 f"label table {number} cannot join the first: their fingerprints differ in {', '.join(differing)}; "
@@ -42,9 +46,11 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
             )
     parts = _parts(tables)
     several = len(parts) > 1
-    frames = [_frames(table, _prefix(table) if several else "") for table in tables]
+    lost = _lost(tables)
+    frames = [_frames(table, _prefix(table) if several else "", lost) for table in tables]
     joined = {name: _joined([own[name] for own in frames], name) for name in _FRAMES}
     fingerprint = {**first, "data": _merged_data(parts)} if several else first
+    fingerprint = {key: value for key, value in fingerprint.items() if key not in lost}
     return LabelTable(fingerprint=fingerprint, **joined)  # type: ignore[arg-type]
 
 
@@ -76,8 +82,15 @@ def _prefix(table: LabelTable) -> str:
     return "" if "parts" in data else f"{data.get('name')}/"
 
 
-def _frames(table: LabelTable, prefix: str) -> dict[str, pd.DataFrame | None]:
+def _lost(tables: Sequence[LabelTable]) -> set[str]:
+    """Optional columns of the questions that not all tables have, or not of the same meaning."""
+    lost = {name for name in FEATURES.names if any(name not in table.questions for table in tables)}
+    return lost | ({"statistics"} if len({table.statistic_names for table in tables}) > 1 else set())
+
+
+def _frames(table: LabelTable, prefix: str, lost: set[str]) -> dict[str, pd.DataFrame | None]:
     frames = {name: getattr(table, name) for name in _FRAMES}
+    frames["questions"] = table.questions.drop(columns=list(lost), errors="ignore")
     return {
         name: frame if frame is None else frame.assign(question_id=prefix + frame["question_id"])
         for name, frame in frames.items()

@@ -6,7 +6,7 @@ import math
 import os
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,10 @@ class RayEngine:
             self._actors = list(idle)
             for actor in {actor for actor, _ in running.values()} - set(idle):
                 self._ray.kill(actor)  # still loading
+
+    def complete(self, done: Sequence[tuple[Question, dict[str, Any]]]) -> Iterator[tuple[Question, dict[str, Any]]]:
+        for question, record in done:
+            yield question, self._result(self._actors[0].complete.remote(question, record))
 
     def _label(
         self, waiting: deque[Question], idle: dict[Any, int], running: dict[Any, tuple[Any, Question | None]]
@@ -205,6 +209,9 @@ class _WorkerActor:
 
     def label(self, question: Question) -> Outcome:
         return self._worker.label(question)
+
+    def complete(self, question: Question, record: dict[str, Any]) -> dict[str, Any]:
+        return self._worker.labeller.complete(question, record)
 
 
 class _CacheActor:

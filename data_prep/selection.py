@@ -184,6 +184,40 @@ def choose_labels(
     )
 
 
+def best_settings(table: LabelTable) -> npt.NDArray[np.float64]:
+    """Each reranker's own best settings for each question, ties broken as in `choose_labels`.
+
+    Returns:
+        Columns as in `GridPoint`, `[n, rerankers, 3]`.
+    """
+    scores = table.rouge().reshape(len(table), len(table.rerankers), len(table.grid)).round(_DECIMALS)
+    return np.array(list(table.grid), dtype=np.float64)[_rank(table, scores)[0]]
+
+
+def best_fixed(table: LabelTable, rows: npt.NDArray[np.intp]) -> tuple[int, int, int, int]:
+    """The one configuration that reaches the greatest mean ROUGE-L; ties are broken as in `choose_labels`.
+
+    Args:
+        table: The label table.
+        rows: Positions of the questions it is chosen for, at least one, kept or not.
+
+    Returns:
+        Index into the last four axes of `LabelTable.rouge`.
+
+    Raises:
+        InputError: When there is no question.
+    """
+    if not len(rows):
+        raise InputError("there is no question to choose a fixed configuration for; this split of the table is empty")
+    shape = (1, len(table.rerankers), len(table.grid))
+    scores = table.rouge()[rows].mean(axis=0).reshape(shape).round(_DECIMALS)
+    tokens = table.tokens[rows].mean(axis=0).reshape(shape)
+    best_point, _, ranking = _rank(table, scores, tokens)
+    reranker = int(ranking[0, 0])
+    exploration, cost_coefficient, iterations = np.unravel_index(best_point[0, reranker], table.grid.shape)
+    return reranker, int(exploration), int(cost_coefficient), int(iterations)
+
+
 def soft_targets(table: LabelTable, temperature: float = 0.05) -> npt.NDArray[np.float64]:
     """How good each reranker is for each question, as a distribution: what a soft cross-entropy aims at.
 
@@ -233,15 +267,16 @@ def half_agreement(table: LabelTable) -> npt.NDArray[np.float64] | None:
 
 
 def _rank(
-    table: LabelTable, scores: npt.NDArray[np.float64]
+    table: LabelTable, scores: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], npt.NDArray[np.intp]]:
     """Each reranker's best grid point, its score there, and the rerankers' ranking, each `[n, rerankers]`.
 
     Args:
-        table: Gives the prompt tokens and the grid.
+        table: Gives the grid, and the prompt tokens of all its questions when these are not given.
         scores: `[n, rerankers, points]`, rounded.
+        tokens: Prompt tokens, of the same shape.
     """
-    tokens = table.tokens.reshape(scores.shape)
+    tokens = table.tokens.reshape(scores.shape) if tokens is None else tokens
     grid = np.array(list(table.grid))  # [points, 3], columns as in GridPoint
     iterations, distance = grid[:, 2], _distance_from_defaults(table.grid, grid)
     best_point = _first(scores, tokens, iterations, distance)[..., 0]

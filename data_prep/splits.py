@@ -29,6 +29,12 @@ class SplitBy(StrEnum):
     DOMAIN = "domain"
 
 
+def check_split_by(by: str) -> None:
+    """Refuse what splits cannot be by (InputError)."""
+    if by not in list(SplitBy):
+        raise InputError(f"splits can be by {' or by '.join(SplitBy)}, got {by!r}")
+
+
 def assign_splits(
     dataset: Dataset,
     fractions: Mapping[str, float] = FRACTIONS,
@@ -54,8 +60,7 @@ def assign_splits(
     Raises:
         InputError: Fractions that are negative or do not sum to 1, or an unknown `by`.
     """
-    if by not in list(SplitBy):
-        raise InputError(f"splits can be by {' or by '.join(SplitBy)}, got {by!r}")
+    check_split_by(by)
     shares = list(fractions.values())
     if any(not share >= 0 for share in shares) or not math.isclose(sum(shares), 1):
         raise InputError(f"fractions must be at least 0 and sum to 1, got {dict(fractions)}")

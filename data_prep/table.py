@@ -12,44 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-import pyarrow.types as kinds
 
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from data_prep.grid import GridPoint, LabelGrid
 from data_prep.repeats import ordered_repeats, repeated_scores
+from data_prep.table_features import check_features, connected
+from data_prep.table_files import METRICS, OPTIONAL, SPLITS, TEXTLESS, conform, file_of, read_part, write_part
 
-SCHEMA_VERSION = 1
-SPLITS = ("train", "val", "test")
-METRICS = ("rouge1", "rouge2", "rougeL")
-
-_OUTCOME = [
-    ("order", pa.list_(pa.int32())),
-    ("prompt_tokens", pa.int32()),
-    ("value", pa.float64()),
-    *((metric, pa.float64()) for metric in METRICS),
-]
-_SETTINGS = [("exploration", pa.float64()), ("cost_coefficient", pa.float64()), ("iterations", pa.int32())]
-_TEXT = ("question_id", "domain", "kind", "language", "split", "reference")
-_SCHEMAS = {
-    "questions": pa.schema([*((name, pa.string()) for name in _TEXT), ("embedding", pa.list_(pa.float32()))]),
-    "rivals": pa.schema([(name, pa.string()) for name in ("question_id", "method", "reranker")] + _OUTCOME),
-    "scores": pa.schema([("question_id", pa.string()), ("reranker", pa.string()), *_SETTINGS, *_OUTCOME]),
-    "repeats": pa.schema(
-        [
-            ("question_id", pa.string()),
-            ("order", pa.list_(pa.int32())),
-            ("reference", pa.string()),
-            ("sample", pa.int32()),
-            *((metric, pa.float64()) for metric in METRICS),
-        ]
-    ),
-}
-_NULLABLE = frozenset({"reference"})
-_OPTIONAL = ("rivals", "repeats")
+__all__ = ["METRICS", "SPLITS", "LabelTable"]
 
 
 class LabelTable:
@@ -63,14 +34,16 @@ class LabelTable:
             the candidates), `prompt_tokens` (tokens of the chosen chunks, what the budget counts), `value` (the
             reranker's benefit, in [0, 1]), `rouge1`, `rouge2`, `rougeL` (of the LLM's answer, in [0, 1]).
         questions: One row per question: question_id, domain, kind, language, split (train, val or test), `reference`
-            (the answer scored against, or null), `embedding` (of the question); further columns are kept.
+            (the answer scored against, or null), `embedding` (of the question). Optional, for all questions or none:
+            `documents` (that hold its gold passages; equal names are one document, also of different data sets),
+            `statistics` and `chunk_mean` (as `query_features` gives them). Further columns are kept.
         rivals: One row per (question_id, method, reranker), with the outcome columns of `scores`; None without.
         repeats: One row per (question_id, order, reference, sample): the scores that those of `scores` and `rivals` are
             the means of, where an order was scored against several references or answered several times; None
             without.
         fingerprint: What the labels depend on, as plain JSON values. Needed here: `embedder` (name, dimension,
-            fingerprint), `grid` (as `LabelGrid.to_dict` gives it), `rerankers` (list of names). By custom also
-            chunking, prompt, generator, data, versions.
+            fingerprint), `grid` (as `LabelGrid.to_dict` gives it), `rerankers` (list of names), and with `statistics`
+            their names under that word. By custom also chunking, prompt, generator, data, versions.
     """
 
     def __init__(
@@ -91,11 +64,12 @@ class LabelTable:
         self.rerankers = _rerankers(self.fingerprint)
         self.grid = LabelGrid.from_dict(_part(self.fingerprint, "grid"))
         self.embedder = _embedder(self.fingerprint)
-        self.questions = _ordered_questions(_conform(questions, "questions"), self.embedder["dimension"])
+        self.questions = _ordered_questions(conform(questions, "questions"), self.embedder["dimension"])
+        check_features(self.questions, self.fingerprint.get("statistics"), self.embedder["dimension"])
         known = pd.Index(self.questions["question_id"])
-        self.scores = _ordered_scores(_conform(scores, "scores"), known, self.rerankers, self.grid)
-        self.rivals = None if rivals is None else _ordered_rivals(_conform(rivals, "rivals"), known)
-        self.repeats = None if repeats is None else ordered_repeats(_conform(repeats, "repeats"), self.scores)
+        self.scores = _ordered_scores(conform(scores, "scores"), known, self.rerankers, self.grid)
+        self.rivals = None if rivals is None else _ordered_rivals(conform(rivals, "rivals"), known)
+        self.repeats = None if repeats is None else ordered_repeats(conform(repeats, "repeats"), self.scores)
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -108,16 +82,16 @@ class LabelTable:
             InputError: When a file is missing, is not such a table, or the files do not belong together.
         """
         path = Path(path)
-        scores, fingerprint = _read_part(path, "scores")
+        scores, fingerprint = read_part(path, "scores")
         parts = {"scores": scores}
-        for part in ("questions", *_OPTIONAL):
-            if part in _OPTIONAL and not _file_of(path, part).exists():
+        for part in ("questions", *OPTIONAL):
+            if part in OPTIONAL and not file_of(path, part).exists():
                 continue
-            parts[part], other = _read_part(_file_of(path, part), part)
+            parts[part], other = read_part(file_of(path, part), part)
             if other != fingerprint:
                 differing = sorted(key for key in {*fingerprint, *other} if fingerprint.get(key) != other.get(key))
                 raise InputError(
-                    f"{_file_of(path, part)} does not belong to {path.name}: their fingerprints differ in "
+                    f"{file_of(path, part)} does not belong to {path.name}: their fingerprints differ in "
                     f"{', '.join(differing)}; take all files from one `corag label` run"
                 )
         try:
@@ -137,18 +111,51 @@ class LabelTable:
         with ExitStack() as files:
             # Nothing is renamed before everything is written; the last one entered is renamed first, so whoever sees
             # the new scores sees the rest too.
-            for part in ("scores", *_OPTIONAL, "questions"):
+            for part in ("scores", *OPTIONAL, "questions"):
                 if (frame := getattr(self, part)) is not None:
-                    partial = files.enter_context(replacing_file(_file_of(path, part)))
-                    _write_part(frame, part, self.fingerprint, partial)
-        for part in _OPTIONAL:
+                    partial = files.enter_context(replacing_file(file_of(path, part)))
+                    write_part(frame, part, self.fingerprint, partial)
+        for part in OPTIONAL:
             if getattr(self, part) is None:
-                _file_of(path, part).unlink(missing_ok=True)  # an earlier table's are not this one's
+                file_of(path, part).unlink(missing_ok=True)  # an earlier table's are not this one's
 
     @cached_property
     def embeddings(self) -> npt.NDArray[np.float32]:
         """Embeddings of the questions, `[n, d]`."""
         return np.stack(self.questions["embedding"].to_list()).astype(np.float32, copy=False)
+
+    @property
+    def statistic_names(self) -> tuple[str, ...]:
+        """What the columns of `statistics` are; none without."""
+        return tuple(self.fingerprint.get("statistics", ()))
+
+    @cached_property
+    def statistics(self) -> npt.NDArray[np.float32] | None:
+        """Statistics of queries and candidates, `[n, statistics]`; None where the table has none."""
+        return self._stacked("statistics")
+
+    @cached_property
+    def chunk_means(self) -> npt.NDArray[np.float32] | None:
+        """Mean embeddings of the candidates, `[n, d]`; None where the table has none."""
+        return self._stacked("chunk_mean")
+
+    @property
+    def documents(self) -> list[tuple[str, ...]] | None:
+        """Documents of each question, `[n]`, none for one without gold; None where the table does not tell."""
+        return list(map(tuple, self.questions["documents"])) if "documents" in self.questions else None
+
+    @cached_property
+    def groups(self) -> npt.NDArray[np.intp] | None:
+        """A number for each question, `[n]`: the same where two share a document, directly or through others.
+
+        A fold that holds one question of a group must hold them all. None where the table names no documents.
+        """
+        return None if self.documents is None else connected(self.documents)
+
+    def without_texts(self) -> LabelTable:
+        """Without the references and without columns that others added, so that it can be published."""
+        bare = self.questions[[name for name in self.questions if name in TEXTLESS]].assign(reference=None)
+        return LabelTable(self.scores, bare, self.fingerprint, self.rivals, self.repeats)
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.int32]:
@@ -194,6 +201,9 @@ class LabelTable:
         if name not in SPLITS:
             raise InputError(f"split must be one of {', '.join(SPLITS)}, got {name!r}")
         return np.flatnonzero((self.questions["split"] == name).to_numpy())
+
+    def _stacked(self, column: str) -> npt.NDArray[np.float32] | None:
+        return np.stack(self.questions[column].to_list()) if column in self.questions else None
 
     def _dense(self, column: str) -> npt.NDArray[Any]:
         # `scores` is complete and in canonical order, so a reshape is the look-up.
@@ -310,93 +320,3 @@ def _refuse_not_finite(frame: pd.DataFrame, part: str) -> None:
                 f"{part}: {column} must be a finite number, got {row[column]} for question {row['question_id']!r}, "
                 f"reranker {row['reranker']!r}; label it again"
             )
-
-
-def _file_of(path: Path, part: str) -> Path:
-    return path if part == "scores" else path.with_name(f"{path.stem}.{part}.parquet")
-
-
-def _write_part(frame: pd.DataFrame, part: str, fingerprint: Mapping[str, Any], path: Path) -> None:
-    # The metadata of pandas is left out: it names versions, so equal tables would differ in bytes.
-    metadata = {
-        "corag.part": part,
-        "corag.schema_version": str(SCHEMA_VERSION),
-        "corag.fingerprint": json.dumps(fingerprint, sort_keys=True, ensure_ascii=False),
-    }
-    rows = _cast(pa.Table.from_pandas(frame, preserve_index=False), part)
-    pq.write_table(rows.replace_schema_metadata(metadata), path, compression="zstd")
-
-
-def _read_part(path: Path, part: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    if not path.is_file():
-        raise InputError(f"label table: {path} does not exist; make it with `corag label`")
-    try:
-        with pq.ParquetFile(path) as file:
-            metadata, rows = file.schema_arrow.metadata or {}, file.read()
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"label table: {path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
-    version = metadata.get(b"corag.schema_version", b"none").decode()
-    if version != str(SCHEMA_VERSION):
-        raise InputError(f"label table: {path} has schema version {version}, readable is {SCHEMA_VERSION}")
-    found = metadata.get(b"corag.part", b"nothing").decode()
-    if found != part:
-        raise InputError(f"label table: {path} holds {found}, expected {part}; name the file without .{found}")
-    try:
-        fingerprint = json.loads(metadata.get(b"corag.fingerprint", b"null"))
-    except ValueError:
-        fingerprint = None
-    if not isinstance(fingerprint, dict):
-        raise InputError(f"label table: {path} has no readable fingerprint in its metadata; label again")
-    try:
-        return _cast(rows, part).to_pandas(), fingerprint
-    except InputError as error:
-        raise InputError(f"label table {path}: {error}") from None
-
-
-def _conform(frame: pd.DataFrame, part: str) -> pd.DataFrame:
-    """The frame with exactly the types that a file of it has."""
-    try:
-        rows = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"{part}: a column mixes types: {str(error).splitlines()[0]}") from None
-    return _cast(rows, part).to_pandas()
-
-
-def _cast(rows: pa.Table, part: str) -> pa.Table:
-    """Puts the columns of the schema first and casts them; a wider or narrower type of the same kind will do."""
-    schema = _SCHEMAS[part]
-    missing = [name for name in schema.names if name not in rows.column_names]
-    if missing:
-        raise InputError(f"{part}: column {missing[0]} is missing, has {', '.join(rows.column_names)}")
-    columns = {field.name: _cast_column(rows, field, part) for field in schema}
-    extra = {name: rows[name] for name in rows.column_names if name not in columns}
-    return pa.table({**columns, **extra})
-
-
-def _cast_column(rows: pa.Table, field: pa.Field, part: str) -> pa.ChunkedArray:
-    column = rows[field.name]
-    if not _castable(column.type, field.type) and not (column.null_count == len(column) and field.name in _NULLABLE):
-        raise InputError(f"{part}: column {field.name} must be {field.type}, got {column.type}")
-    if column.null_count and field.name not in _NULLABLE:
-        at = column.is_null(nan_is_null=True).index(True).as_py()
-        question = rows["question_id"][at].as_py()
-        raise InputError(f"{part}: {field.name} of question {question!r} is missing (null or NaN); label it again")
-    if kinds.is_list(field.type) and pc.list_flatten(column).null_count:
-        raise InputError(f"{part}: column {field.name} must be lists without null, got a null in one")
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{part}: column {field.name} must be {field.type}: {error}") from None
-
-
-def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    if kinds.is_dictionary(given):
-        given = given.value_type
-    if kinds.is_list(wanted):
-        listed = kinds.is_list(given) or kinds.is_large_list(given) or kinds.is_fixed_size_list(given)
-        return listed and (kinds.is_null(given.value_type) or _castable(given.value_type, wanted.value_type))
-    if kinds.is_string(wanted):
-        return kinds.is_string(given) or kinds.is_large_string(given)
-    if kinds.is_integer(wanted):
-        return kinds.is_integer(given)
-    return kinds.is_floating(given) or kinds.is_integer(given)

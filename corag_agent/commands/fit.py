@@ -18,5 +18,5 @@ def run_arguments(arguments: Sequence[str]) -> None:
         return
     best = cli.trainer.checkpoint_callback
     path, score = getattr(best, "best_model_path", ""), getattr(best, "best_model_score", None)
-    if path and score is not None:
+    if cli.trainer.is_global_zero and path and score is not None:
         print_out(f"best checkpoint (val/regret {float(score):.4f}): {path}")

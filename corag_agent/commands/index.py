@@ -45,16 +45,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    from corag_search.files import check_replaceable
+    from corag_search.files import changing_alone, check_replaceable
     from corag_search.store import STORE
     from corag_search.token_vectors import TOKEN_VECTORS, beside
 
     _check_task(arguments)
     check_replaceable(arguments.out, STORE)
     check_replaceable(beside(arguments.out), TOKEN_VECTORS)
-    store = _changed(arguments) if arguments.add or arguments.remove else _built(arguments)
-    store.save(arguments.out)
-    _write_token_vectors(arguments, store)
+    with changing_alone(arguments.out):
+        store = _changed(arguments) if arguments.add or arguments.remove else _built(arguments)
+        store.save(arguments.out)
+        _write_token_vectors(arguments, store)
     documents, tokens = set(), 0
     for chunk in store.chunks:
         documents.add(chunk.metadata.get("document"))
@@ -91,17 +92,17 @@ def _write_token_vectors(arguments: argparse.Namespace, store: VectorStore) -> N
 
 
 def _built(arguments: argparse.Namespace) -> VectorStore:
-    from data_prep.corpus import build_store
-    from data_prep.readers import read_dataset
+    from data_prep.corpus import store_of_documents
+    from data_prep.readers import iterate_documents
 
-    return build_store(read_dataset(arguments.data), pipeline_of(arguments))
+    return store_of_documents(iterate_documents(arguments.data), pipeline_of(arguments))
 
 
 def _changed(arguments: argparse.Namespace) -> VectorStore:
     from data_prep.corpus import extended_store
-    from data_prep.readers import read_dataset
+    from data_prep.readers import iterate_documents
 
     store, remove = VectorStore.load(arguments.out), arguments.remove or ()
     if not arguments.add:
         return store.remove(remove)
-    return extended_store(store, read_dataset(arguments.data), pipeline_of(arguments), remove=remove)
+    return extended_store(store, iterate_documents(arguments.data), pipeline_of(arguments), remove=remove)

@@ -32,6 +32,7 @@ EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/paper.yaml --data squad:dev.json --out runs/paper.parquet --llm-concurrency 32
   corag label --select runs/labels.parquet --gain_mode absolute --minimum_gain 0.05
   corag label --merge runs/english.parquet runs/chinese.parquet --out runs/all.parquet
+  corag label --merge runs/all.parquet --without_texts --out published/all.parquet
 Run it again after an interruption: finished questions are kept. Those that failed are passed over until --retry-failed
 takes them up; while any is left, the exit code is 1."""
 
@@ -52,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=None,
         help="Label this many questions that the generator writes about chunks of the documents, and no others.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="Of samples, new questions and splits by document.")
+    parser.add_argument("--seed", type=int, default=0, help="Of samples, new questions and splits.")
     parser.add_argument("--references", type=str, default="llm", help="To score against: llm, human or llm,human.")
     parser.add_argument("--dry_run", action="store_true", help="Only estimate the work, from a probe.")
     parser.add_argument("--probe", type=int, default=PROBED, help="Questions that --dry_run labels; they are kept.")

@@ -24,6 +24,11 @@ def add_tables(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--merge", type=Path, nargs="+", default=None, help="Label nothing; join these tables into one, --out."
     )
+    parser.add_argument(
+        "--without_texts",
+        action="store_true",
+        help="With --merge, also of a single table: leave the reference answers out, so that it can be published.",
+    )
     parser.add_argument("--minimum_gain", type=float, default=0.1, help="With --select: lead that a question needs.")
     parser.add_argument("--gain_mode", type=str, default="relative", help="With --select: relative or absolute.")
     parser.add_argument(
@@ -45,6 +50,8 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
     from data_prep.selection import choose_labels
     from data_prep.table import LabelTable
 
+    if arguments.without_texts and arguments.merge is None:
+        raise InputError("without_texts writes a new table; name the old one with --merge and the new one with --out")
     if arguments.select is None and arguments.merge is None:
         return False
     if arguments.select is not None and arguments.merge is not None:
@@ -56,6 +63,8 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
             raise InputError("merge needs a name for the new table; give --out ALL.parquet")
         check_table_name(arguments.out)
         table = merge_tables([LabelTable.read(path) for path in arguments.merge])
+        if arguments.without_texts:
+            table = table.without_texts()
         table.write(arguments.out)
     chosen = choose_labels(table, arguments.minimum_gain, arguments.gain_mode, arguments.noise)
     if arguments.json:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter
 
-from corag_search.agent import SETTINGS
+from corag_search.agent_format import SETTINGS
 from corag_search.pipeline_config import PipelineConfig
 
 

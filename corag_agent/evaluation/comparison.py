@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.agent_format import CHUNK_MEAN
 from corag_search.errors import InputError
+from corag_search.query_features import STATISTICS, QueryFeatures
 from data_prep.grid import GridPoint
 from data_prep.table import LabelTable
 
@@ -55,13 +57,39 @@ def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent
         methods.append(MethodScores(TREE, reranker, rouge[at], tokens[at]))
     if agent is not None:
         agent.check_embedder(*(table.embedder[key] for key in ("name", "dimension", "fingerprint")))
-        followed = agent_index(table, [agent.predict(embedding) for embedding in table.embeddings[rows]])
+        followed = agent_index(table, agent_predictions(table, rows, agent))
         methods.append(MethodScores(AGENT, "", rouge[followed], tokens[followed]))
     count = len(rows)
     by_default = (slice(None), slice(None), *default)
     methods.append(MethodScores(ORACLE_DEFAULTS, "", *_best(rouge[by_default], tokens[by_default])))
     methods.append(MethodScores(ORACLE_GRID, "", *_best(rouge.reshape(count, -1), tokens.reshape(count, -1))))
     return methods
+
+
+def agent_predictions(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent) -> list[Prediction]:
+    """What the agent chooses for the questions at `rows`, `[n]`.
+
+    Raises:
+        InputError: The agent needs inputs that the table does not hold.
+    """
+    if not getattr(agent, "needs_features", False):
+        return [agent.predict(embedding) for embedding in table.embeddings[rows]]
+    names = [name for name in agent.inputs if name in STATISTICS]
+    missing = [name for name in names if table.statistics is None or name not in table.statistic_names]
+    if missing or table.chunk_means is None:
+        raise InputError(
+            f"the agent was trained with {', '.join(missing) or CHUNK_MEAN} beside the query embedding, which the "
+            "label table lacks; run `corag label` again to add it (nothing is searched or answered twice)"
+        )
+    assert table.statistics is not None or not names, "refused above"
+    predictions = []
+    for row in rows:
+        statistics = np.zeros(len(STATISTICS), np.float32)
+        for name in names:
+            assert table.statistics is not None
+            statistics[STATISTICS.index(name)] = table.statistics[row, table.statistic_names.index(name)]
+        predictions.append(agent.predict(table.embeddings[row], QueryFeatures(table.chunk_means[row], statistics)))
+    return predictions
 
 
 def agent_index(table: LabelTable, predictions: Sequence[Prediction]) -> tuple[NDArray[np.intp], ...]:

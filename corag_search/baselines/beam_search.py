@@ -56,5 +56,5 @@ def beam(
             on_line = {key(child) for child in judge.children(greedy)}
         distinct = {key(child): child for order in reversed(kept) for child in judge.children(order)}
         level = list(distinct.values())
-    assert best is not None, "check_search leaves at least one affordable candidate"
+    assert best is not None, "checked_candidates leaves at least one affordable candidate"
     return judge.result(best)

@@ -55,5 +55,5 @@ def upper_bound(
             best = found
         longer = (child for order in level for child in judge.children(order, distinct=True))
         level = list(itertools.islice(longer, limit - counted + 1))
-    assert best is not None, "check_search leaves at least one affordable candidate"
+    assert best is not None, "checked_candidates leaves at least one affordable candidate"
     return judge.result(best)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.policy_tree.final_rule import tie_key
-from corag_search.policy_tree.problem import check_search, token_lengths
+from corag_search.policy_tree.problem import checked_candidates, token_lengths
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.policy_tree.tree import Order, by_falling_score
@@ -32,11 +32,10 @@ class Judge:
         self, query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None
     ) -> None:
         self.config = config or SearchConfig()
-        check_search(query, candidates, self.config.budget)
+        self.candidates = checked_candidates(query, candidates, self.config.budget)
         self.reranker = as_reranker(reranker)
-        self.candidates = candidates
-        self._memo = ScoreMemo(query, candidates, self.reranker)
-        self._lengths, self._limit = token_lengths(query, candidates, self.reranker)
+        self._memo = ScoreMemo(query, self.candidates, self.reranker)
+        self._lengths, self._limit = token_lengths(query, self.candidates, self.reranker)
 
     def cost(self, order: Order) -> int:
         return sum(self.candidates[i].cost for i in order)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
+from corag_search.registry import whole
 from corag_search.rerankers.base import Reranker
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def make_problem(
     """Rank the candidates.
 
     Args:
-        candidates: Retrieved chunks, best first, that passed `check_search`.
+        candidates: Retrieved chunks, best first, from `checked_candidates`.
         config: Settings.
         order_sensitive: As the reranker declares.
         lengths: `[k]` candidate lengths in the reranker's tokens, when it has a limit.
@@ -90,13 +91,22 @@ def token_lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -
     Returns:
         `[k]` lengths and the limit; None and 0 when the reranker has no limit.
 
+    Raises:
+        InputError: It counted something else than one whole number for each text.
+
     Warns:
         UserWarning: A candidate alone is longer; it is scored on what fits (METHOD §4).
     """
     if reranker.max_tokens is None:
         return None, 0
     if hasattr(reranker, "count_tokens"):
-        own, *lengths = reranker.count_tokens([query, *(chunk.text for chunk in candidates)])
+        counted = _counted(reranker.count_tokens([query, *(chunk.text for chunk in candidates)]))
+        if len(counted) != 1 + len(candidates):
+            raise InputError(
+                f"reranker {reranker.name!r} must count one number of tokens for each of {1 + len(candidates)} texts, "
+                f"got {len(counted)} numbers from count_tokens"
+            )
+        own, *lengths = counted
     else:
         own, lengths = 0, [chunk.cost for chunk in candidates]
     limit = reranker.max_tokens - own
@@ -108,6 +118,14 @@ def token_lengths(query: str, candidates: Sequence[Chunk], reranker: Reranker) -
             stacklevel=5,
         )
     return lengths, limit
+
+
+def _counted(tokens: object) -> list[int]:
+    """Numbers of tokens; none where they are none."""
+    try:
+        return [whole("tokens", number, least=0) for number in tokens]  # type: ignore[attr-defined]
+    except (TypeError, InputError):
+        return []
 
 
 def warn_of_refused(tree: PolicyTree, reranker: Reranker, stacklevel: int) -> None:
@@ -151,15 +169,21 @@ def _too_long(tree: PolicyTree, row: int) -> NDArray[np.intp]:
     return np.flatnonzero(refused)
 
 
-def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
+def checked_candidates(query: str, candidates: Iterable[Chunk], budget: int) -> tuple[Chunk, ...]:
     """What every way of choosing chunks asks of its input.
+
+    Returns:
+        The candidates, out of reach of whoever has the list that was given.
 
     Raises:
         InputError: Empty query, no candidates, one that is no chunk or is there twice, or a budget below every
             candidate's cost.
     """
     check_query(query)
-    if not len(candidates):
+    if not isinstance(candidates, Iterable) or isinstance(candidates, str | bytes | Mapping | Set):
+        raise InputError(f"candidates must be a list of chunks, best first, got {candidates!r}")
+    candidates = tuple(candidates)
+    if not candidates:
         raise InputError("there are no candidates to choose from; retrieve at least one chunk first")
     for chunk in candidates:
         if not isinstance(chunk, Chunk):
@@ -169,6 +193,7 @@ def check_search(query: str, candidates: Sequence[Chunk], budget: int) -> None:
         twice = next(c.id for c in candidates if c.id in seen or seen.add(c.id))  # type: ignore[func-returns-value]
         raise InputError(f"candidate {twice!r} is given twice; a combination may hold a chunk once only")
     check_affordable(candidates, budget)
+    return candidates
 
 
 def check_affordable(chunks: Sequence[Chunk], tokens: int, name: str = "budget", what: str = "candidate") -> None:

@@ -108,7 +108,7 @@ class _SharedSession:
 def score_pending(memos: Sequence[ScoreMemo]) -> None:
     """Score what the memos were asked for: one batch for each reranker that can pair queries with combinations."""
     waiting: dict[int, list[ScoreMemo]] = {}
-    for memo in memos:
+    for memo in dict.fromkeys(memos):  # searches that share scores share their memo
         if memo._pending:
             waiting.setdefault(id(memo.reranker), []).append(memo)
     for group in waiting.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from corag_search.chunk import Chunk
@@ -11,7 +11,7 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.policy_tree.expansion import Children, best_by_prior, children_of, expand
 from corag_search.policy_tree.final_rule import BestSoFar
-from corag_search.policy_tree.problem import Problem, check_search, make_problem, token_lengths, warn_of_refused
+from corag_search.policy_tree.problem import Problem, checked_candidates, make_problem, token_lengths, warn_of_refused
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.selection import select
 from corag_search.policy_tree.trace import SearchTrace, trace_of
@@ -108,6 +108,7 @@ def _searches(
     prior: AnyReranker | None,
 ) -> list[_Search]:
     start = time.monotonic()
+    queries, candidates = _listed("queries", queries), _listed("candidates", candidates)
     count = len(queries)
     given: list[AnyReranker] = _one_each(reranker, count)
     configs: list[SearchConfig] = _one_each(SearchConfig() if config is None else config, count)
@@ -123,7 +124,7 @@ def _searches(
     lengths: dict[tuple, tuple[list[int] | None, int]] = {}
     searches = []
     for query, own, one, settings in zip(queries, candidates, given, configs, strict=True):
-        check_search(query, own, settings.budget)
+        own = checked_candidates(query, own, settings.budget)
         judge = wrapped[id(one)]
         key = (query, tuple(map(id, own)), id(judge))
         if key not in memos:
@@ -140,6 +141,12 @@ def _searches(
         problem = make_problem(own, settings, judge.order_sensitive, *lengths[key])
         searches.append(_Search(problem, memos[key], ranked, start))
     return searches
+
+
+def _listed(name: str, values: Iterable[T]) -> list[T]:
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
+        raise InputError(f"{name} must be a list with an entry for each search, got {values!r}")
+    return list(values)
 
 
 def _one_each(value: T | Sequence[T], count: int) -> list[T]:

@@ -33,12 +33,13 @@ _PAPER = {
         "gte-multilingual-reranker-base",
     )
 }
+_COMPOSITE = {"composite": Entry("corag_search.rerankers.composite", "CompositeReranker")}
 _SERVER = {"server": Entry("corag_search.rerankers.server", "ServerReranker")}
-_RERANKERS = _EMBEDDED | _PAPER | _SERVER
+_RERANKERS = _EMBEDDED | _PAPER | _COMPOSITE | _SERVER
 
 
 def list_rerankers() -> list[str]:
-    """Names that `load_reranker` knows: the embedded ones, the paper's, then 'server'."""
+    """Names that `load_reranker` knows: the embedded ones, the paper's, then 'composite' and 'server'."""
     return list(_RERANKERS)
 
 
@@ -50,7 +51,8 @@ def load_reranker(name: str, /, **options: Any) -> Reranker:
             configuration and becomes the reranker's name.
         **options: Parameters of its class: `device`, `dtype`, `batch_size` of "cosine" and "maxsim"; `token_vectors` of
             "maxsim"; `path`, `devices`, `batch_size`, `trust_remote_code`, `dtype` of the cross-encoders; `long` of
-            these and "cosine"; `k1`, `b` of "bm25"; `base_url`, `dialect` and more of "server".
+            these and "cosine"; `k1`, `b` of "bm25"; `base_url`, `dialect` and more of "server"; `path`, `parts` of
+            "composite".
 
     Raises:
         InputError: Unknown name or option, an unusable value or checkpoint, or a package that is not installed.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.registry import whole
 
 Combinations = Sequence[Sequence[Chunk]]
 Scores = NDArray[np.float64]
@@ -73,12 +74,16 @@ def as_reranker(reranker: Any) -> Reranker:
     """The reranker itself, or a plain function wrapped as one.
 
     Raises:
-        InputError: It is neither.
+        InputError: It is neither, a class instead of its instance, or its limit is no whole number of tokens.
     """
+    if isinstance(reranker, type):
+        raise InputError(f"reranker must be an instance, got the class {reranker.__name__}; make one of it")
     if callable(getattr(reranker, "score", None)):
         missing = [a for a in ("name", "order_sensitive", "max_tokens") if not hasattr(reranker, a)]
         if missing:
             raise InputError(f"reranker {reranker!r} lacks the attribute {missing[0]!r} of corag_search.Reranker")
+        if reranker.max_tokens is not None:
+            whole(f"reranker {reranker.name!r}: max_tokens", reranker.max_tokens, unit="tokens")
         return reranker
     if callable(reranker):
         return _FunctionReranker(reranker)
@@ -129,5 +134,5 @@ def _numbers(scores: Any) -> Scores | None:
     try:
         values = np.asarray(scores)
         return values.astype(np.float64) if values.dtype.kind in "fiubO" else None
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last from torch, for a tensor with a gradient
         return None

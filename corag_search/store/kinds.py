@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,10 @@ Vectors = NDArray[np.float32]
 _BLOCK = 65_536  # vectors copied at once
 _TRAINED_ON = 64  # vectors for each list, at most: four times as fast as FAISS's 256, and no worse
 _NBITS = range(4, 13)
+_SHORTEST_LIST, _LIST_FACTOR = 128, 4  # of a graph's search: 0.98 of the nearest among 100,000, 0.87 with 64 for 60
+_LEAST_PROBED, _PROBED_SHARE = 64, 4  # lists that are looked through: a fourth of them
+_HEADROOM = 0.1  # of a component's range on either side: vectors that are added later may lie beyond what was seen
+_REFINED_BY = {"SQ8": "QT_8bit", "SQfp16": "QT_fp16"}
 
 
 class IndexKind(ABC):
@@ -31,7 +36,10 @@ class IndexKind(ABC):
 
     __slots__ = ()
     kind: ClassVar[str]
-    type_name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def type_name(self) -> str: ...
 
     def check(self, count: int, dimension: int) -> None:
         """Refuse to index so many vectors of this width.
@@ -64,13 +72,17 @@ class IndexKind(ABC):
 
         An approximate index may reach fewer than k; those queries are then answered by looking everywhere.
         """
-        similarity, rows = index.search(queries, k)
-        missed = rows[:, -1] < 0
-        if missed.any():
+        similarity, rows = self._nearest(index, queries, k)
+        if -1 in rows[:, -1].tolist():
+            missed = rows[:, -1] < 0
             similarity[missed], rows[missed] = self._everywhere(index, queries[missed], k)
             if (rows < 0).any():
                 raise InputError("a query embedding is not finite; use the embedder that built the store")
         return rows, similarity
+
+    def _nearest(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+        """Similarities and rows as the index finds them; −1 where it reached fewer than k."""
+        return index.search(queries, k)
 
     def _everywhere(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         return index.search(queries, k)
@@ -85,7 +97,7 @@ class FlatIndex(IndexKind):
     """All vectors are compared: exact."""
 
     kind: ClassVar[str] = "flat"
-    type_name: ClassVar[str] = "IndexFlatIP"
+    type_name = "IndexFlatIP"
 
     def build(self, vectors: Vectors) -> Any:
         index = self._empty(vectors.shape[1])
@@ -113,19 +125,26 @@ class HNSWIndex(IndexKind):
     Attributes:
         M: Links of a vector, twice as many in the lowest layer.
         efConstruction: Length of the list of candidates when a vector is linked.
-        efSearch: Length of the list of candidates in a search; k where that is more.
+        efSearch: Length of the list of candidates in a search, k where that is more; None for the greater of 128
+            and 4k.
     """
 
     M: int = 32
     efConstruction: int = 100
-    efSearch: int = 64
+    efSearch: int | None = None
 
     kind: ClassVar[str] = "hnsw"
-    type_name: ClassVar[str] = "IndexHNSWFlat"
+    type_name = "IndexHNSWFlat"
 
     def __post_init__(self) -> None:
         for name, least in (("M", 2), ("efConstruction", 1), ("efSearch", 1)):
-            object.__setattr__(self, name, whole(f"index hnsw: {name}", getattr(self, name), least))
+            value = getattr(self, name)
+            if value is not None or name != "efSearch":
+                object.__setattr__(self, name, whole(f"index hnsw: {name}", value, least))
+
+    def list_length(self, k: int) -> int:
+        """Length of the list of candidates in a search for k."""
+        return self.efSearch or max(_SHORTEST_LIST, _LIST_FACTOR * k)
 
     def build(self, vectors: Vectors) -> Any:
         index = self._empty(vectors.shape[1])
@@ -136,6 +155,9 @@ class HNSWIndex(IndexKind):
         """A graph cannot lose nodes: the vectors that stay are linked anew."""
         return _filled(self._empty(index.d), index, rows)
 
+    def _nearest(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+        return index.search(queries, k, params=_graph_parameters(self.list_length(k)))
+
     def _everywhere(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         return index.storage.search(queries, k)
 
@@ -143,7 +165,7 @@ class HNSWIndex(IndexKind):
         import faiss
 
         index = faiss.IndexHNSWFlat(dimension, self.M, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction, index.hnsw.efSearch = self.efConstruction, self.efSearch
+        index.hnsw.efConstruction, index.hnsw.efSearch = self.efConstruction, self.list_length(1)
         return index
 
 
@@ -151,29 +173,42 @@ class HNSWIndex(IndexKind):
 class IVFPQIndex(IndexKind):
     """Lists of vectors near a centroid, compressed by product quantisation (Jégou, Douze and Schmid, PAMI 2011).
 
+    What the codes find is compared once more with vectors that are kept nearly as they are; those are read from the
+    mapped file for these few alone.
+
     Attributes:
         nlist: Lists; None for the square root of the number of vectors, at the time of building.
-        nprobe: Lists looked through in a search; all of them where that is more.
+        nprobe: Lists looked through in a search; all of them where that is more. None for a fourth of them, at
+            least 64.
         m: Parts that a vector is cut into; must divide the dimension. None for four components a part, or what is
             nearest to that from above.
         nbits: Bits of a part's code, 4 to 12.
+        refine: How the vectors are kept: SQ8 (a byte a component) or SQfp16 (two). None for the codes alone.
+        k_factor: Times k that the codes find, for comparing them once more.
     """
 
     nlist: int | None = None
-    nprobe: int = 16
+    nprobe: int | None = None
     m: int | None = None
     nbits: int = 8
+    refine: str | None = "SQ8"
+    k_factor: int = 4
 
     kind: ClassVar[str] = "ivfpq"
-    type_name: ClassVar[str] = "IndexIVFPQ"
 
     def __post_init__(self) -> None:
-        for name in ("nlist", "nprobe", "m", "nbits"):
+        for name in ("nlist", "nprobe", "m", "nbits", "k_factor"):
             value = getattr(self, name)
-            if value is not None or name in ("nprobe", "nbits"):
+            if value is not None or name in ("nbits", "k_factor"):
                 object.__setattr__(self, name, whole(f"index ivfpq: {name}", value))
         if self.nbits not in _NBITS:
             raise InputError(f"index ivfpq: nbits must be {_NBITS[0]} to {_NBITS[-1]}, got {self.nbits}")
+        if self.refine is not None and self.refine not in _REFINED_BY:
+            raise InputError(f"index ivfpq: refine must be {' or '.join(_REFINED_BY)}, or null, got {self.refine!r}")
+
+    @property
+    def type_name(self) -> str:
+        return "IndexIVFPQ" if self.refine is None else "IndexRefine"
 
     def check(self, count: int, dimension: int) -> None:
         IndexKind.check(self, count, dimension)
@@ -189,50 +224,63 @@ class IVFPQIndex(IndexKind):
     def build(self, vectors: Vectors) -> Any:
         import faiss
 
+        lists = self._trained_lists(vectors)
+        lists.add(vectors)
+        if self.refine is None:
+            lists.make_direct_map()
+            return lists
+        kept = faiss.IndexScalarQuantizer(
+            vectors.shape[1], getattr(faiss.ScalarQuantizer, _REFINED_BY[self.refine]), faiss.METRIC_INNER_PRODUCT
+        )
+        kept.sq.rangestat_arg = _HEADROOM
+        kept.train(vectors)
+        kept.add(vectors)
+        index = faiss.IndexRefine(lists, kept)
+        index.k_factor = self.k_factor
+        return index
+
+    def _trained_lists(self, vectors: Vectors) -> Any:
+        import faiss
+
         count, dimension = vectors.shape
-        quantiser = faiss.IndexFlatIP(dimension)
-        index = faiss.IndexIVFPQ(
-            quantiser,
+        nlist = self._lists(count)
+        lists = faiss.IndexIVFPQ(
+            faiss.IndexFlatIP(dimension),
             dimension,
-            self._lists(count),
+            nlist,
             self._parts(dimension),
             self.nbits,
             faiss.METRIC_INNER_PRODUCT,
         )
-        index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1  # `check` says what is too few
-        index.cp.max_points_per_centroid = _TRAINED_ON
-        index.nprobe = self.nprobe
-        index.train(vectors)
-        index.add(vectors)
-        index.make_direct_map()
-        return index
+        lists.cp.min_points_per_centroid = lists.pq.cp.min_points_per_centroid = 1  # `check` says what is too few
+        lists.cp.max_points_per_centroid = _TRAINED_ON
+        lists.nprobe = self.nprobe or max(_LEAST_PROBED, nlist // _PROBED_SHARE)
+        lists.train(vectors)
+        return lists
 
     def only(self, index: Any, rows: NDArray[np.int64]) -> Any:
+        """The codes of the vectors that stay are kept, and so is what was learned."""
         import faiss
 
-        position = np.full(index.ntotal, -1)
-        position[rows] = np.arange(len(rows))
         shrunk = _owned(index)
         shrunk.reset()
-        for number in range(index.nlist):
-            size = index.invlists.list_size(number)
-            if not size:
-                continue
-            ids = position[faiss.rev_swig_ptr(index.invlists.get_ids(number), size)]
-            codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), size * index.code_size).reshape(size, -1)
-            kept = ids >= 0
-            ids, codes = ids[kept], codes[kept]
-            shrunk.invlists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        shrunk.ntotal = len(rows)
-        shrunk.make_direct_map(False)  # forgets the old one
-        shrunk.make_direct_map()
+        if self.refine is None:
+            _copy_codes(index, shrunk, rows)
+            shrunk.make_direct_map(False)  # forgets the old one
+            shrunk.make_direct_map()
+        else:
+            _copy_codes(faiss.downcast_index(index.base_index), faiss.downcast_index(shrunk.base_index), rows)
+            _filled(shrunk.refine_index, index, rows)
+            shrunk.ntotal = len(rows)
         return shrunk
 
     def _everywhere(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         import faiss
 
-        parameters = faiss.SearchParametersIVF()
-        parameters.nprobe = index.nlist
+        lists = index if self.refine is None else faiss.downcast_index(index.base_index)
+        parameters = faiss.SearchParametersIVF(nprobe=lists.nlist)
+        if self.refine is not None:
+            parameters = faiss.IndexRefineSearchParameters(k_factor=self.k_factor, base_index_params=parameters)
         return index.search(queries, k, params=parameters)
 
     def _lists(self, count: int) -> int:
@@ -272,6 +320,31 @@ def _filled(empty: Any, index: Any, rows: NDArray[np.int64]) -> Any:
     for start in range(0, len(rows), _BLOCK):
         empty.add(index.reconstruct_batch(rows[start : start + _BLOCK]))
     return empty
+
+
+def _copy_codes(index: Any, empty: Any, rows: NDArray[np.int64]) -> None:
+    """Put the codes of some rows of an IVF index, ascending, into an empty one with the same lists."""
+    import faiss
+
+    position = np.full(index.ntotal, -1)
+    position[rows] = np.arange(len(rows))
+    for number in range(index.nlist):
+        size = index.invlists.list_size(number)
+        if not size:
+            continue
+        ids = position[faiss.rev_swig_ptr(index.invlists.get_ids(number), size)]
+        codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), size * index.code_size).reshape(size, -1)
+        kept = ids >= 0
+        ids, codes = ids[kept], codes[kept]
+        empty.invlists.add_entries(number, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+    empty.ntotal = len(rows)
+
+
+@lru_cache(64)
+def _graph_parameters(list_length: int) -> Any:
+    import faiss
+
+    return faiss.SearchParametersHNSW(efSearch=list_length)
 
 
 def _owned(index: Any) -> Any:

@@ -59,6 +59,15 @@ def write_manifest(root: Path, info: StoreInfo, count: int) -> None:
     (root / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
+def when_written(root: Path) -> tuple[int, int] | None:
+    """What tells whether another store took the place of the one that was there; None where there is none."""
+    try:
+        status = (root / MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
     """Read a manifest and compare the files with it.
 

@@ -29,12 +29,15 @@ from corag_search.store.layout import (
     read_index,
     read_lexical,
     read_manifest,
+    when_written,
     write_manifest,
 )
 from corag_search.store.stored_chunks import StoredChunks
 
 if TYPE_CHECKING:
     from corag_search.embedders.base import Embedder
+
+_LOADING_TRIES = 10
 
 
 class VectorStore:
@@ -55,6 +58,7 @@ class VectorStore:
         self._index = index
         self._lexical = lexical
         self._counting = threading.Lock()
+        self._kind, self._dimension, self._count = info.index, info.embedder.dimension, len(chunks)
 
     @property
     def embedder(self) -> EmbedderIdentity:
@@ -188,7 +192,11 @@ class VectorStore:
         lexical = None if self._lexical is None else self._lexical.only(rows)
         return VectorStore(self.chunks.only(rows), self.info.index.only(self._index, rows), self.info, lexical)
 
-    def embeddings(self, rows: Sequence[int] | None = None) -> NDArray[np.float32]:
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Rows of the chunks of some ids, `[n]`, for `embeddings`; −1 where the store has no such chunk."""
+        return self.chunks.rows_of(ids)
+
+    def embeddings(self, rows: Sequence[int] | NDArray[np.integer] | None = None) -> NDArray[np.float32]:
         """Vectors of all chunks or of some rows, `[n, dimension]`; an index of kind ivfpq has them approximately."""
         if rows is None:
             return self._index.reconstruct_n(0, len(self))
@@ -205,19 +213,19 @@ class VectorStore:
             InputError: Another width, or k is no whole number of at least 1.
         """
         rows, _ = self.search_rows(np.asarray(query_embedding)[None], k)
-        return list(map(self.chunks.at, rows[0].tolist()))
+        return self.chunks.of(rows[0].tolist())
 
     def search_rows(
         self, query_embeddings: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows and similarities of the k nearest chunks of many queries, each `[n, min(k, len)]`, best first."""
-        if query_embeddings.ndim != 2 or query_embeddings.shape[1] != self.embedder.dimension:
+        if query_embeddings.ndim != 2 or query_embeddings.shape[1] != self._dimension:
             raise InputError(
-                f"the store holds vectors of {self.embedder.dimension} dimensions ({self.embedder.name}), "
+                f"the store holds vectors of {self._dimension} dimensions ({self.embedder.name}), "
                 f"got a query embedding of shape {list(query_embeddings.shape[1:])}; use the embedder that built it"
             )
-        count = min(whole("candidates", k), len(self))
-        return self.info.index.search(self._index, np.ascontiguousarray(query_embeddings, np.float32), count)
+        count = min(whole("candidates", k), self._count)
+        return self._kind.search(self._index, np.ascontiguousarray(query_embeddings, np.float32), count)
 
     def check_embedder(self, embedder: Embedder) -> None:
         """Refuse an embedder that did not build this store.
@@ -255,12 +263,24 @@ class VectorStore:
             directory: Where it lies.
             verify: Compare every byte with the manifest's checksums; otherwise only the length of each file.
 
+        A store that another process replaces meanwhile is read anew.
+
         Raises:
             InputError: It is not there, not a store, of another format version, or a file was changed or cut.
         """
         root = Path(directory)
-        info, count = read_manifest(root, verify)
-        return cls(read_chunks(root, count), read_index(root, info, count), info, read_lexical(root, count))
+        for _ in range(_LOADING_TRIES):
+            written = when_written(root)
+            try:
+                info, count = read_manifest(root, verify)
+                store = cls(read_chunks(root, count), read_index(root, info, count), info, read_lexical(root, count))
+            except (InputError, FileNotFoundError):
+                if when_written(root) == written:
+                    raise
+            else:
+                if when_written(root) == written:
+                    return store
+        raise InputError(f"{root} was replaced again and again while it was read; try again")
 
 
 def _checked(embeddings: NDArray[np.float32], count: int, dimension: int) -> NDArray[np.float32]:

@@ -26,7 +26,9 @@ def shade(value: float, low: float, high: float) -> int:
     """Step of the colour scale, 0 … SHADES−1, in equal intervals; what is below `low` has the lowest."""
     if value >= high:
         return SHADES - 1
-    return max(0, min(SHADES - 1, int(SHADES * (value - low) / (high - low))))
+    if value <= low:  # which may be as high as `high`
+        return 0
+    return min(SHADES - 1, int(SHADES * (value - low) / (high - low)))
 
 
 def tree_svg(trace: SearchTrace, layout: Layout) -> str:

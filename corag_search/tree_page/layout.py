@@ -50,28 +50,27 @@ def lay_out(trace: SearchTrace) -> Layout:
     """Place every node once, beside its first parent."""
     path = path_to(trace, trace.chosen)
     inner, packs = _children(trace, path)
-    cards: dict[int, Place] = {}
+    cards: dict[int, Place] = {ROOT: (MARGIN, MARGIN)}
     dots: dict[int, Place] = {}
-    right = 0.0
-
-    def place(node: int, depth: int, top: float) -> float:
-        """Place what hangs on a node; returns where it ends."""
-        nonlocal right
-        left = MARGIN + depth * COLUMN
-        cards[node] = (left, top)
+    right = bottom = MARGIN
+    below = [(ROOT, iter(inner.get(ROOT, ())))]  # the way down to what is placed; no recursion, trees may be deep
+    while below:
+        node, children = below[-1]
+        left, top = cards[node]
+        child = next(children, None)
+        if child is not None:
+            cards[child] = (left + COLUMN, bottom)
+            below.append((child, iter(inner.get(child, ()))))
+            continue
+        below.pop()
         right = max(right, left + CARD[0])
-        bottom = top
-        for child in inner.get(node, ()):
-            bottom = place(child, depth + 1, bottom) + GAP
         if node in packs:
             pack = packs[node]
             dots.update(zip(pack, _pack(len(pack), left + COLUMN, bottom), strict=True))
             right = max(right, left + COLUMN + min(len(pack), NAMED) * NAMED_PITCH)
             bottom = dots[pack[-1]][1] + DOT_PITCH / 2 + GAP
-        return max(top + CARD[1], bottom - GAP)
-
-    bottom = place(ROOT, 0, MARGIN)
-    return Layout(right + MARGIN, bottom + MARGIN, cards, dots, packs, path)
+        bottom = max(top + CARD[1] + GAP, bottom)
+    return Layout(right + MARGIN, bottom - GAP + MARGIN, cards, dots, packs, path)
 
 
 def path_to(trace: SearchTrace, node: int) -> tuple[int, ...]:

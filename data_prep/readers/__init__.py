@@ -12,7 +12,7 @@ from corag_search.errors import InputError
 from data_prep.dataset import Dataset, Document
 from data_prep.readers.beir import Beir
 from data_prep.readers.faults import Faults
-from data_prep.readers.gather import gather, sound_documents
+from data_prep.readers.gather import gather, nothing, sound_documents
 from data_prep.readers.hotpotqa import HotpotQA
 from data_prep.readers.msmarco import MsMarcoQA, MsMarcoRanking
 from data_prep.readers.reader import Reader
@@ -115,8 +115,13 @@ def iterate_documents(source: str, options: ReaderOptions | None = None) -> Iter
         InputError: As `read_dataset`.
     """
     options = options or ReaderOptions()
-    faults = Faults(options.strict)
-    yield from sound_documents(open_reader(source, options), faults)
+    reader, faults = open_reader(source, options), Faults(options.strict)
+    empty = True
+    for document in sound_documents(reader, faults):
+        empty = False
+        yield document
+    if empty:
+        raise InputError(nothing(reader, "documents", faults))
     for note in faults.notes():
         _log.warning("%s: %s", source, note)
 

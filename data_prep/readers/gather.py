@@ -15,7 +15,7 @@ from data_prep.readers.reader import Asked, Reader
 from data_prep.readers.seen import SeenIds
 from data_prep.splits import shuffle_key
 
-__all__ = ["gather", "sound_documents"]
+__all__ = ["gather", "nothing", "sound_documents"]
 
 
 def gather(reader: Reader, *, strict: bool = False, sample: int | None = None, seed: int = 0) -> Dataset:
@@ -38,7 +38,7 @@ def gather(reader: Reader, *, strict: bool = False, sample: int | None = None, s
         raise InputError(f"{reader.path} has no question with gold to take a sample of; leave the sample out")
     documents = {document.id: document for document in sound_documents(reader, of_documents, wanted)}
     if not documents:
-        raise InputError(_nothing(reader, "documents", of_documents))
+        raise InputError(nothing(reader, "documents", of_documents))
     questions: dict[str, Question] = {}
     for one in asked:
         try:
@@ -52,7 +52,7 @@ def gather(reader: Reader, *, strict: bool = False, sample: int | None = None, s
         else:
             questions[question.id] = question
     if not questions and faults.first:
-        raise InputError(_nothing(reader, "questions", faults))
+        raise InputError(nothing(reader, "questions", faults))
     faults.merge(of_documents)
     notes = list(faults.notes())
     if without := sum(not question.gold_passages for question in questions.values()):
@@ -127,7 +127,8 @@ def _resolved(one: Asked, documents: dict[str, Document]) -> Iterator[GoldPassag
             yield passage.within(document)
 
 
-def _nothing(reader: Reader, what: str, faults: Faults) -> str:
+def nothing(reader: Reader, what: str, faults: Faults) -> str:
+    """The message for a data set that has none of `what`."""
     if faults.first:
         return f"{reader.path} has no {what} that can be used; the first fault: {faults.first}"
     return f"{reader.path} has no {what}; write at least one"

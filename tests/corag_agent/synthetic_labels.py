@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from corag_search.query_features import STATISTICS
 from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
 
 GRID = LabelGrid(exploration=(0.0, 2.4), cost_coefficient=(0.0, 0.1), iterations=(5, 10))
 RERANKERS = ("alpha", "beta", "gamma")
+# What the model takes from the data.
+LINKED = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 
 
 def fingerprint(grid: LabelGrid = GRID, rerankers: tuple[str, ...] = RERANKERS, dimension: int = 8) -> dict[str, Any]:
@@ -76,6 +80,16 @@ def separable_table(
                     }
                 )
     return LabelTable(pd.DataFrame(score_rows), pd.DataFrame(question_rows), fingerprint(grid, rerankers, dimension))
+
+
+def with_features(table: LabelTable, statistics: Sequence[str] = STATISTICS) -> LabelTable:
+    """The table with documents, chunk means and statistics: question i has i in all statistics, and i·d, i·d + 1 …"""
+    count, width = table.embeddings.shape
+    means = np.arange(count * width, dtype=np.float32).reshape(count, width)
+    values = np.repeat(np.arange(count, dtype=np.float32)[:, None], len(statistics), axis=1)
+    documents = [[f"d{i % 12}"] for i in range(count)]
+    questions = table.questions.assign(chunk_mean=list(means), statistics=list(values), documents=documents)
+    return LabelTable(table.scores, questions, {**table.fingerprint, "statistics": list(statistics)})
 
 
 def write_separable_table(directory: Path, **options: Any) -> str:

@@ -6,10 +6,12 @@ import pandas as pd
 import pytest
 import torch
 
-from corag_agent.datamodule import LabelDataModule, PairSampler, draw_pairs
+from corag_agent.batches import EVALUATED_AT_ONCE, PairBatch, QuestionBatch, QuestionDataset
+from corag_agent.datamodule import LabelDataModule
+from corag_agent.pairs import PairSampler, balanced_weights, draw_pairs, fixed_partners
 from corag_search.errors import InputError
 from data_prep.table import LabelTable
-from tests.corag_agent.synthetic_labels import GRID, RERANKERS, separable_table, write_separable_table
+from tests.corag_agent.synthetic_labels import GRID, RERANKERS, separable_table, with_features, write_separable_table
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_exposes_what_the_model_is_linked_to(labels: str) -> None:
     data = LabelDataModule(labels)
     assert data.input_dim == 8
     assert data.rerankers == list(RERANKERS)
-    assert data.ranges == {"exploration": [0, 2.4], "cost_coefficient": [0, 0.1], "iterations": [5, 10]}
+    assert data.input_names == ["embedding"]
     assert data.grid == GRID.to_dict()
     assert data.embedder["name"] == "synthetic"
     assert data.label_fingerprint["data"] == {"name": "synthetic"}
@@ -38,15 +40,17 @@ def test_exposes_what_the_model_is_linked_to(labels: str) -> None:
 def test_training_batches(labels: str) -> None:
     data = LabelDataModule(labels, batch_size=8)
     data.setup("fit")
-    kept = data.kept_for_training
+    kept = data.trained_on
     batches = list(data.train_dataloader())
     assert sum(len(batch.rerankers) for batch in batches) == len(kept) + len(kept) % 2
-    for embeddings, rerankers, settings in batches:
-        assert embeddings.shape[1:] == (2, 8) and embeddings.dtype == torch.float32
-        assert settings.shape[1:] == (2, 3) and ((settings >= 0) & (settings <= 1)).all()
+    for inputs, rerankers, targets, settings, rouge in batches:
+        assert inputs.shape[1:] == (2, 8) and inputs.dtype == torch.float32
+        assert settings.shape[1:] == (2, 3, 3) and ((settings >= 0) & (settings <= 1)).all()
         assert (rerankers[:, 0] == rerankers[:, 1]).float().mean() == 0.5
         # The class can be read off a synthetic embedding, so members carry their own labels.
-        assert torch.equal(embeddings[..., :3].argmax(-1), rerankers)
+        assert torch.equal(inputs[..., :3].argmax(-1), rerankers)
+        assert torch.equal(targets.argmax(-1), rerankers) and (targets.sum(-1) == 1).all()
+        assert torch.equal(rouge.flatten(3).amax(-1).argmax(-1), rerankers)
 
 
 def test_targets_are_scaled_in_the_order_of_settings(labels: str) -> None:
@@ -54,7 +58,9 @@ def test_targets_are_scaled_in_the_order_of_settings(labels: str) -> None:
     # Class 1's best grid point is the fourth: exploration 0, cost_coefficient 0.1, iterations 10.
     position = int(np.flatnonzero(data.best_labels.reranker == 1)[0])
     assert (data.best_labels.exploration[position], data.best_labels.iterations[position]) == (0.0, 10)
-    assert data._data.settings[position].tolist() == [1.0, 1.0, 0.0]
+    assert data._data.settings[position, 1].tolist() == [1.0, 1.0, 0.0]
+    # All points of another reranker are equal, so the least iterations and the defaults, c = 2.4 and λ = 0.1, win.
+    assert data._data.settings[position, 0].tolist() == [0.0, 1.0, 1.0]
 
 
 def test_pairs_depend_on_seed_and_epoch_only() -> None:
@@ -138,13 +144,13 @@ def test_noisy_questions_are_dropped_or_weighted_by_option(tmp_path: Path) -> No
     kept, dropped, weighted = (
         LabelDataModule(data_path(tmp_path), noise=noise) for noise in ("keep", "drop", "weight")
     )
-    assert np.array_equal(kept.kept_for_training, train)
-    assert np.array_equal(dropped.kept_for_training, train[4:])
-    assert np.array_equal(weighted.kept_for_training, train)
-    drawn = torch.cat([batch.embeddings[:, 0] for batch in weighted.train_dataloader()])
+    assert np.array_equal(kept.trained_on, train)
+    assert np.array_equal(dropped.trained_on, train[4:])
+    assert np.array_equal(weighted.trained_on, train)
+    drawn = torch.cat([batch.inputs[:, 0] for batch in weighted.train_dataloader()])
     noisy = torch.from_numpy(table.embeddings[train[:4]])
     assert torch.cdist(drawn, noisy).min() > 1e-6
-    drawn = torch.cat([batch.embeddings[:, 0] for batch in kept.train_dataloader()])
+    drawn = torch.cat([batch.inputs[:, 0] for batch in kept.train_dataloader()])
     assert torch.cdist(drawn, noisy).min() < 1e-6
 
 
@@ -162,19 +168,18 @@ def test_evaluation_covers_all_questions_of_the_split(tmp_path: Path) -> None:
     table = separable_table()
     val = table.questions.loc[table.split("val"), "question_id"].tolist()
     flatten_scores(table, val[:3]).write(tmp_path / "labels.parquet")
-    data = LabelDataModule(str(tmp_path / "labels.parquet"), batch_size=4)
+    data = LabelDataModule(str(tmp_path / "labels.parquet"))
     batches = list(data.val_dataloader())
-    assert [len(batch.kept) for batch in batches] == [4, 4, 1]
     kept = torch.cat([batch.kept for batch in batches])
     assert kept.tolist() == [False] * 3 + [True] * 6
-    rouge = torch.cat([batch.rouge for batch in batches])
+    rouge = torch.cat([batch.pairs.rouge[:, 0] for batch in batches])
     np.testing.assert_array_equal(rouge, data.table.rouge()[data.table.split("val")].astype(np.float32))
-    embeddings = torch.cat([batch.pairs.embeddings for batch in batches])
+    embeddings = torch.cat([batch.pairs.inputs for batch in batches])
     np.testing.assert_array_equal(embeddings[:, 0], data.table.embeddings[data.table.split("val")])
     rerankers = torch.cat([batch.pairs.rerankers for batch in batches])[kept]
     assert (rerankers[:, 0] == rerankers[:, 1]).float().mean() == 0.5
     assert torch.equal(embeddings[~kept, 0], embeddings[~kept, 1])
-    again = torch.cat([batch.pairs.embeddings for batch in LabelDataModule(data_path(tmp_path)).val_dataloader()])
+    again = torch.cat([batch.pairs.inputs for batch in LabelDataModule(data_path(tmp_path)).val_dataloader()])
     assert torch.equal(embeddings, again)
 
 
@@ -222,3 +227,133 @@ def test_unusable_arguments(labels: str, options: dict) -> None:
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         LabelDataModule(str(tmp_path / "none.parquet"))
+
+
+def test_devices_share_a_splits_questions() -> None:
+    count = 2 * EVALUATED_AT_ONCE + 5
+    rows = torch.arange(count)
+    whole = QuestionBatch(PairBatch(*[rows[:, None]] * 5), torch.ones(count, dtype=torch.bool), rows)
+    parts = [list(QuestionDataset(whole, 3, device)) for device in range(3)]
+    assert {len(part) for part in parts} == {1}  # as many batches each
+    seen = torch.cat([batch.tokens for part in parts for batch in part])
+    assert seen.sort().values.tolist() == rows.tolist()
+    alone = list(QuestionDataset(whole))
+    assert [len(batch.tokens) for batch in alone] == [EVALUATED_AT_ONCE, EVALUATED_AT_ONCE, 5]
+    fewer = [
+        list(QuestionDataset(QuestionBatch(PairBatch(*[rows[:1]] * 5), rows[:1] > -1, rows[:1]), 2, d)) for d in (0, 1)
+    ]
+    assert [[len(batch.kept) for batch in part] for part in fewer] == [[1], [0]]
+
+
+def test_every_partner_is_drawn_and_never_the_question_itself() -> None:
+    classes = np.array([0, 1, 0, 2, 0, 1])
+    drawn = draw_pairs(classes, 6_000, np.random.default_rng(0))
+    seen = Counter(map(tuple, drawn.tolist()))
+    positive = {(i, j) for i in range(6) for j in range(6) if i != j and classes[i] == classes[j]}
+    negative = {(i, j) for i in range(6) for j in range(6) if classes[i] != classes[j]}
+    assert set(seen) == positive | negative
+    # Class 0 has 3 of the 5 anchors of positive pairs; each of its questions has two partners: 3,000 / 5 / 2.
+    assert abs(seen[0, 2] - 300) < 60 and abs(seen[1, 5] - 600) < 80
+    partners = fixed_partners(classes, np.random.default_rng(0))
+    same = classes[partners] == classes
+    assert same.tolist() == [True, False, True, False, True, False] and (partners != np.arange(6)).all()
+
+
+def test_balanced_anchors() -> None:
+    classes = np.array([0] * 30 + [1] * 10)
+    weights = balanced_weights(classes)
+    assert weights[0] == pytest.approx(1 / 3) and weights[-1] == 1.0
+    anchors = draw_pairs(classes, 4_000, np.random.default_rng(0), weights)[:, 0]
+    assert abs((classes[anchors] == 0).mean() - 0.5) < 0.03
+
+
+def test_extra_inputs(tmp_path: Path) -> None:
+    table = with_features(separable_table(), ["agreement", "query_length"])
+    table.write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path), extra_inputs=["agreement", "chunk_mean"])
+    assert data.input_names == ["embedding", "chunk_mean", "agreement"]
+    assert data.input_dim == 17
+    np.testing.assert_array_equal(data.inputs[3, :8], table.embeddings[3])
+    np.testing.assert_array_equal(data.inputs[3, 8:], [*range(24, 32), 3.0])
+    shift, scale = data.input_scaling
+    train = table.split("train").astype(float)
+    assert shift[:16].abs().max() == 0 and scale[:16].eq(1).all()
+    assert (shift[16].item(), scale[16].item()) == pytest.approx((train.mean(), 1 / train.std()))
+    shift, scale = LabelDataModule(data_path(tmp_path), standardise=True).input_scaling
+    scaled = ((torch.from_numpy(table.embeddings) - shift) * scale)[torch.from_numpy(table.split("train"))]
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaled.std(0, correction=0), torch.ones(8))
+    with pytest.raises(InputError, match="extra_inputs has the statistics redundancy, but the label table lacks them"):
+        LabelDataModule(data_path(tmp_path), extra_inputs=["redundancy"])
+    with pytest.raises(InputError, match=r"extra_inputs must be among chunk_mean, statistics, .*, got 'mood'"):
+        LabelDataModule(data_path(tmp_path), extra_inputs=["mood"])
+
+
+def test_extra_inputs_that_a_table_lacks(labels: str) -> None:
+    for name in ("chunk_mean", "statistics"):
+        with pytest.raises(InputError, match="run `corag label` again to add"):
+            LabelDataModule(labels, extra_inputs=[name])
+    with pytest.raises(InputError, match="does not name the documents of its questions"):
+        LabelDataModule(labels, folds=3)
+
+
+def test_a_constant_input_is_left_as_it_is(tmp_path: Path) -> None:
+    table = with_features(separable_table(), ["query_length"])
+    questions = table.questions.assign(statistics=[np.array([7.0], np.float32)] * len(table))
+    LabelTable(table.scores, questions, table.fingerprint).write(tmp_path / "labels.parquet")
+    shift, scale = LabelDataModule(data_path(tmp_path), extra_inputs=["query_length"]).input_scaling
+    assert (shift[8].item(), scale[8].item()) == (7.0, 1.0)
+
+
+def test_folds_divide_no_document_and_cover_all(tmp_path: Path) -> None:
+    table = with_features(separable_table())
+    table.write(tmp_path / "labels.parquet")
+    tested = []
+    for fold in range(4):
+        data = LabelDataModule(data_path(tmp_path), folds=4, fold=fold)
+        parts = [{table.documents[i] for i in data.splits[split]} for split in ("train", "val", "test")]
+        assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
+        assert [len(data.splits[split]) for split in ("train", "val", "test")] == [24, 12, 12]
+        tested += data.splits["test"].tolist()
+    assert sorted(tested) == list(range(48))
+    for options, message in (
+        ({"folds": 2}, "folds must be at least 3"),
+        ({"folds": 13}, "13 folds need as many documents, the label table has 12"),
+        ({"folds": 4, "fold": 4}, r"fold must be from 0 to 3 \(folds − 1\), got 4"),
+    ):
+        with pytest.raises(InputError, match=message):
+            LabelDataModule(data_path(tmp_path), **options)
+
+
+def test_soft_targets_and_all_questions(tmp_path: Path) -> None:
+    table = separable_table()
+    train = table.questions.loc[table.split("train"), "question_id"].tolist()
+    flatten_scores(table, train[:4]).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path), train_on="all", target_temperature=0.3)
+    assert len(data.trained_on) == 30 and len(LabelDataModule(data_path(tmp_path)).trained_on) == 26
+    # Best scores 0.9, 0.3, 0.3: e⁰, e⁻², e⁻².
+    share = 1 / (1 + 2 * np.exp(-2))
+    position = int(table.split("train")[6])
+    assert data._data.targets[position].max().item() == pytest.approx(share)
+    assert data._data.targets[int(table.split("train")[0])].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_the_best_fixed_configuration_is_chosen_on_the_train_split(tmp_path: Path) -> None:
+    table = separable_table()
+    scores = table.scores.copy()
+    split = scores["question_id"].map(table.questions.set_index("question_id")["split"])
+    at = (scores["reranker"] == "gamma") & (scores["exploration"] == 2.4) & (scores["iterations"] == 10)
+    scores.loc[at & (split == "train"), "rougeL"] = 0.95
+    scores.loc[(scores["reranker"] == "alpha") & (split != "train"), "rougeL"] = 1.0
+    LabelTable(scores, table.questions, table.fingerprint).write(tmp_path / "labels.parquet")
+    # Both cost coefficients are equal then; 0.1 is the default.
+    assert LabelDataModule(data_path(tmp_path)).fixed == (2, 1, 1, 1)
+
+
+def test_class_weights_by_hand(tmp_path: Path) -> None:
+    table = separable_table()
+    train = table.split("train")
+    beta = [table.questions["question_id"].iloc[i] for i in train if i % 3 == 1]
+    flatten_scores(table, beta[:5]).write(tmp_path / "labels.parquet")
+    # 10, 5 and 10 of 25.
+    assert LabelDataModule(data_path(tmp_path)).class_weights.tolist() == pytest.approx([25 / 30, 25 / 15, 25 / 30])

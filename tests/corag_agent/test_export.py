@@ -10,47 +10,75 @@ from lightning.pytorch import Trainer, seed_everything
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.export import export
 from corag_agent.module import ConfigurationAgentModule
-from corag_search.agent import SETTINGS, ConfigurationAgent
+from corag_search.agent import ConfigurationAgent
+from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
-from tests.corag_agent.synthetic_labels import GRID, RERANKERS, write_separable_table
+from corag_search.query_features import STATISTICS, QueryFeatures
+from tests.corag_agent.synthetic_labels import GRID, LINKED, RERANKERS, separable_table, with_features
 
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of the paper's width, trained for a few epochs."""
-    directory = tmp_path_factory.mktemp("trained")
+def trained(directory: Path, data: dict[str, Any] | None = None, **options: Any) -> Path:
+    """A checkpoint of the paper's width, trained for a few epochs on a table with features."""
     seed_everything(0, verbose=False)
-    data = LabelDataModule(write_separable_table(directory))
-    linked: dict[str, Any] = {
-        name: getattr(data, name) for name in ("input_dim", "rerankers", "grid", "embedder", "label_fingerprint")
-    }
-    module = ConfigurationAgentModule(**linked)
+    with_features(separable_table()).write(directory / "labels.parquet")
+    module_data = LabelDataModule(str(directory / "labels.parquet"), **(data or {}))
+    module = ConfigurationAgentModule(**{name: getattr(module_data, name) for name in LINKED}, **options)
     trainer = Trainer(
         max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, num_sanity_val_steps=0,
     )  # fmt: skip
-    trainer.fit(module, datamodule=data)
+    trainer.fit(module, datamodule=module_data)
     trainer.save_checkpoint(directory / "agent.ckpt")
     return directory / "agent.ckpt"
 
 
-def test_numpy_inference_equals_torch(checkpoint: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("trained"))
+
+
+FUSED = {"extra_inputs": ["chunk_mean", "statistics"], "standardise": True}
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [({}, {}), (FUSED, {"settings_heads": "per_reranker", "dropout": 0.2, "hidden": (32, 16)})],
+    ids=["the paper's", "fused inputs, heads of their own"],
+)
+def test_numpy_inference_equals_torch(tmp_path: Path, data: dict[str, Any], options: dict[str, Any]) -> None:
+    checkpoint = trained(tmp_path, data, **options)
+    module = ConfigurationAgentModule.load_from_checkpoint(checkpoint).eval()
+    temperature, threshold = module.calibration
     agent = ConfigurationAgent.load(export(checkpoint, tmp_path / "agent"))
-    encoder = ConfigurationAgentModule.load_from_checkpoint(checkpoint).encoder.eval()
     generator = np.random.default_rng(0)
+    fallen = 0
     for embedding in generator.normal(0, 1, (50, 8)).astype(np.float32):
+        features = QueryFeatures(
+            generator.normal(0, 9, 8).astype(np.float32), generator.normal(0, 9, len(STATISTICS)).astype(np.float32)
+        )
+        parts = [embedding, features.chunk_mean, features.statistics] if data else [embedding]
         with torch.no_grad():
-            _, logits, scaled = encoder(torch.from_numpy(embedding))
-        prediction = agent.predict(embedding)
-        np.testing.assert_allclose(list(prediction.probabilities.values()), logits.softmax(-1), atol=1e-6)
-        assert prediction.reranker == RERANKERS[int(logits.argmax())]
-        for name, value in zip(SETTINGS, scaled.clamp(0, 1).tolist(), strict=True):
+            _, logits, scaled = module.encoder(torch.from_numpy(np.concatenate(parts)))
+        prediction = agent.predict(embedding, features)
+        probabilities = (logits / temperature).softmax(-1)
+        np.testing.assert_allclose(list(prediction.probabilities.values()), probabilities, atol=1e-6)
+        assert prediction.confidence == pytest.approx(probabilities.max().item(), abs=1e-6)
+        assert prediction.fallback == (prediction.confidence < threshold)
+        fallen += prediction.fallback
+        if prediction.fallback:
+            got = {name: getattr(prediction, name) for name in module.best_fixed}
+            assert got == module.best_fixed
+            continue
+        best = int(logits.argmax())
+        assert prediction.reranker == RERANKERS[best]
+        for name, value in zip(SETTINGS, scaled[best].clamp(0, 1).tolist(), strict=True):
             low, high = GRID.ranges[name]
             wanted = low + value * (high - low)
             got = getattr(prediction, name)
             assert got == (round(wanted) if name == "iterations" else pytest.approx(wanted, abs=1e-5))
+    assert fallen < 50
 
 
 def test_what_is_written(checkpoint: Path, tmp_path: Path) -> None:
@@ -66,6 +94,12 @@ def test_what_is_written(checkpoint: Path, tmp_path: Path) -> None:
     assert config["training"]["epochs"] == 3
     assert config["training"]["optimizer"]["lr"] == 0.001
     assert config["training"]["hyperparameters"]["batch_size"] == 32
+    assert config["inputs"] == ["embedding"] and config["settings_heads"] == "shared"
+    state = torch.load(checkpoint, weights_only=True)
+    assert config["calibration"] == {"temperature": state["calibration"]["temperature"]}
+    assert config["fallback"]["threshold"] == state["calibration"]["threshold"]
+    assert config["metrics"] == {**state["val_metrics"], "test/rougeL": 0.6125}
+    assert config["metrics"]["val/regret"] == pytest.approx(0.6, abs=0.6)
     card = (out / "README.md").read_text()
     assert card.startswith("---\nlicense: cc-by-4.0\n")
     for fact in ("| test/rougeL | 0.6125 |", "`synthetic-8`", "`alpha`, `beta`, `gamma`", "`iterations`: 5 to 10"):
@@ -82,7 +116,7 @@ def test_same_checkpoint_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
 def test_a_previous_export_is_replaced(checkpoint: Path, tmp_path: Path) -> None:
     export(checkpoint, tmp_path / "agent")
     export(checkpoint, tmp_path / "agent", metrics={"val/regret": 0.5})
-    assert json.loads((tmp_path / "agent" / "config.json").read_text())["metrics"] == {"val/regret": 0.5}
+    assert json.loads((tmp_path / "agent" / "config.json").read_text())["metrics"]["val/regret"] == 0.5
 
 
 def test_anything_else_is_not_overwritten(checkpoint: Path, tmp_path: Path) -> None:

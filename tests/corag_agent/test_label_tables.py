@@ -53,6 +53,17 @@ def test_tables_are_joined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert not (tmp_path / "no.parquet").exists()
 
 
+def test_a_table_without_texts_for_publishing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    labels = write_separable_table(tmp_path)
+    out = tmp_path / "published" / "l.parquet"
+    code, _, _ = run(capsys, "--merge", labels, "--without_texts", "--out", out, "--json")
+    assert code == 0
+    before, after = LabelTable.read(labels), LabelTable.read(out)
+    assert before.questions["reference"].notna().any() and after.questions["reference"].isna().all()
+    assert (after.rouge() == before.rouge()).all() and (after.embeddings == before.embeddings).all()
+    assert sorted(file.name for file in out.parent.iterdir()) == ["l.parquet", "l.questions.parquet"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -61,6 +72,7 @@ def test_tables_are_joined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (["--merge", "a.parquet", "b.parquet"], "merge needs a name for the new table"),
         (["--merge", "a.parquet", "--out", "l.csv"], "must end in .parquet"),
         (["--merge", "a.parquet", "--select", "b.parquet"], "select and merge were both given"),
+        (["--without-texts", "--out", "a.parquet"], "without_texts writes a new table; name the old one with --merge"),
         (["--select", "missing.parquet"], "missing.parquet does not exist"),
         (["--select", LABELS, "--noise", "drop"], "noise cannot be 'drop'"),
         (["--select", LABELS, "--gain_mode", "percent"], "gain mode must be one of relative, absolute"),

@@ -6,12 +6,13 @@ import pytest
 import torch
 from lightning.pytorch import Trainer, seed_everything
 
+from corag_agent.calibration import Calibration
 from corag_agent.datamodule import LabelDataModule
-from corag_agent.losses import configuration_loss
+from corag_agent.metrics import METRICS
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.errors import InputError
 from data_prep.table import LabelTable
-from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
+from tests.corag_agent.synthetic_labels import LINKED, separable_table, write_separable_table
 
 torch.set_num_threads(1)
 
@@ -22,7 +23,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def make_module(data: LabelDataModule, **options: Any) -> ConfigurationAgentModule:
-    linked = {name: getattr(data, name) for name in ("input_dim", "rerankers", "grid", "embedder", "label_fingerprint")}
+    linked = {name: getattr(data, name) for name in LINKED}
     return ConfigurationAgentModule(**linked, **{"hidden": (32, 16, 8), **options})
 
 
@@ -51,9 +52,8 @@ def test_fast_development_run(labels: str) -> None:
     trainer = make_trainer(fast_dev_run=True)
     trainer.fit(module, datamodule=data)
     trainer.test(module, datamodule=data, verbose=False)
-    losses = {"loss", "loss_contrastive", "loss_classification", "loss_regression"}
-    looked_up = {"accuracy", "rougeL", "regret", "prompt_tokens"}
-    assert set(trainer.callback_metrics) == {f"test/{name}" for name in losses | looked_up}
+    losses = {"loss", "loss_contrastive", "loss_classification", "loss_regression", "loss_regret"}
+    assert set(trainer.callback_metrics) == {f"test/{name}" for name in losses | set(METRICS)}
 
 
 def test_overfits_a_separable_table(labels: str) -> None:
@@ -74,12 +74,10 @@ def test_an_epochs_loss_is_the_mean_over_its_pairs(labels: str) -> None:
     batches = list(loader)
     assert len({len(batch.rerankers) for batch in batches}) > 1
     with torch.no_grad():
-        losses = torch.tensor(
-            [list(configuration_loss(*module(batch.embeddings), batch.rerankers, batch.settings)) for batch in batches]
-        )
+        losses = torch.tensor([list(module._loss(module(batch.inputs), batch)) for batch in batches])
     sizes = torch.tensor([[float(len(batch.rerankers))] for batch in batches])
     expected = (losses * sizes).sum(0) / sizes.sum()
-    for name, value in zip(("", "_contrastive", "_classification", "_regression"), expected, strict=True):
+    for name, value in zip(("", "_contrastive", "_classification", "_regression", "_regret"), expected, strict=True):
         assert trainer.callback_metrics[f"train/loss{name}"].item() == pytest.approx(value.item(), rel=1e-5)
 
 
@@ -150,7 +148,7 @@ def test_injected_scheduler(labels: str) -> None:
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("change", ["rerankers", "grid", "embedder", "input_dim"])
+@pytest.mark.parametrize("change", ["rerankers", "grid", "embedder", "input_dim", "input_names"])
 def test_a_checkpoint_of_other_labels_is_refused(labels: str, change: str) -> None:
     module = make_module(LabelDataModule(labels))
     hyperparameters = copy.deepcopy(dict(module.hparams))
@@ -163,6 +161,64 @@ def test_a_checkpoint_of_other_labels_is_refused(labels: str, change: str) -> No
 def test_unusable_arguments(labels: str, options: dict) -> None:
     with pytest.raises(InputError, match=f"{next(iter(options))} must be a finite number, at least 0"):
         make_module(LabelDataModule(labels), **options)
+
+
+def test_what_comes_from_the_train_split_is_kept_with_the_weights(labels: str, tmp_path: Path) -> None:
+    seed_everything(0, verbose=False)
+    data = LabelDataModule(labels, standardise=True)
+    module = make_module(data, balance_classes=True)
+    trainer = make_trainer(max_epochs=1)
+    trainer.fit(module, datamodule=data)
+    trainer.save_checkpoint(tmp_path / "agent.ckpt")
+    reloaded = ConfigurationAgentModule.load_from_checkpoint(tmp_path / "agent.ckpt")
+    torch.testing.assert_close(reloaded.encoder.input_shift, data.input_scaling[0])
+    torch.testing.assert_close(reloaded.encoder.input_scale, data.input_scaling[1])
+    torch.testing.assert_close(reloaded.class_weights, data.class_weights)
+    assert tuple(reloaded.fixed.tolist()) == data.fixed
+    assert reloaded.calibration == module.calibration != Calibration()
+
+
+def test_the_regret_loss_alone_learns_what_pays(labels: str) -> None:
+    only = {"weight_contrastive": 0.0, "weight_classification": 0.0, "weight_regression": 0.0, "weight_regret": 1.0}
+    trainer, _ = train(labels, 60, optimizer=lambda p: torch.optim.Adam(p, lr=0.01), **only)
+    assert trainer.callback_metrics["val/accuracy"] == 1.0
+    assert trainer.callback_metrics["val/regret"] < 0.35  # 0.3 when the settings are missed, 0.6 when the reranker is
+    assert trainer.callback_metrics["train/loss_contrastive"] == 0.0
+
+
+def test_starting_from_a_trained_agent(labels: str, tmp_path: Path) -> None:
+    trainer, trained = train(labels, epochs=2, settings_heads="per_reranker")
+    trainer.save_checkpoint(tmp_path / "old.ckpt")
+    start = str(tmp_path / "old.ckpt")
+    same = make_module(LabelDataModule(labels), init_from=start, settings_heads="per_reranker")
+    assert_same_weights(same.encoder.layers, trained.encoder.layers)
+    assert_same_weights(same.encoder.reranker_head, trained.encoder.reranker_head)
+    assert "init_from" not in same.hparams and start not in str(same.hparams)
+
+    others = write_separable_table(tmp_path, rerankers=("gamma", "delta", "alpha", "epsilon"))
+    data = LabelDataModule(others)
+    fresh, new = (make_module(data, settings_heads="per_reranker", **o) for o in ({}, {"init_from": start}))
+    assert_same_weights(new.encoder.layers, trained.encoder.layers)
+    old, made = trained.encoder.state_dict(), new.encoder.state_dict()
+    for at, before in ((0, 2), (2, 0)):
+        for part in ("weight", "bias"):
+            assert torch.equal(made[f"reranker_head.{part}"][at], old[f"reranker_head.{part}"][before])
+            rows, old_rows = made[f"settings_head.{part}"], old[f"settings_head.{part}"]
+            assert torch.equal(rows[3 * at : 3 * at + 3], old_rows[3 * before : 3 * before + 3])
+    assert made["reranker_head.weight"].shape == fresh.encoder.reranker_head.weight.shape
+    assert not torch.equal(made["reranker_head.weight"][1], old["reranker_head.weight"][1])
+
+
+def test_starting_from_what_does_not_fit(labels: str, tmp_path: Path) -> None:
+    trainer, _ = train(labels, epochs=1)
+    trainer.save_checkpoint(tmp_path / "old.ckpt")
+    start = str(tmp_path / "old.ckpt")
+    with pytest.raises(InputError, match=r"no layer of the checkpoint .hidden \[32, 16, 8\]. is as wide as this"):
+        make_module(LabelDataModule(labels), init_from=start, hidden=(9,))
+    with pytest.raises(InputError, match="init_from: the checkpoint was trained with embedder"):
+        make_module(LabelDataModule(write_separable_table(tmp_path, dimension=6)), init_from=start)
+    with pytest.raises(InputError, match=r"none.ckpt does not exist"):
+        make_module(LabelDataModule(labels), init_from=str(tmp_path / "none.ckpt"))
 
 
 @pytest.mark.gpu

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from corag_search.agent import SETTINGS, ConfigurationAgent
+from corag_search.agent import ConfigurationAgent
+from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
+from corag_search.query_features import STATISTICS, QueryFeatures
 
 Tensors = dict[str, np.ndarray]
 
@@ -40,6 +42,19 @@ def make_config() -> dict[str, Any]:
         "layers": [4, 3, 2],
         "embedder": {"name": "toy", "dimension": 4, "fingerprint": "abc"},
     }
+
+
+def second_version(**changes: Any) -> tuple[Tensors, dict[str, Any]]:
+    """The same agent in the present format: half of everything is taken off the input and doubled again."""
+    tensors = {**make_tensors(), "input_shift": np.full(4, 0.5, np.float32), "input_scale": np.full(4, 2.0, np.float32)}
+    config = {
+        **make_config(), "format_version": 2, "inputs": ["embedding"], "settings_heads": "shared",
+        "calibration": {"temperature": 1.0}, "fallback": None, **changes,
+    }  # fmt: skip
+    return tensors, config
+
+
+FALLBACK = {"threshold": 0.6, "reranker": "bm25", "iterations": 15, "exploration": 0.5, "cost_coefficient": 0.1}
 
 
 def write(directory: Path, tensors: Tensors, config: dict[str, Any]) -> Path:
@@ -80,6 +95,96 @@ def test_prediction_by_hand(directory: Path) -> None:
         {"bm25": 1 - prediction.confidence, "maxsim": prediction.confidence}
     )
     assert sum(prediction.probabilities.values()) == pytest.approx(1)
+
+
+def test_inputs_are_shifted_and_scaled(tmp_path: Path) -> None:
+    first = ConfigurationAgent.load(write(tmp_path / "one", make_tensors(), make_config()))
+    second = ConfigurationAgent.load(write(tmp_path / "two", *second_version()))
+    # (0.6 − 0.5) · 2 = 0.2 and so on
+    one, two = first.predict([0.2, 0.5, -1.0, 9.0]), second.predict([0.6, 0.75, 0.0, 5.0])
+    assert (two.reranker, two.iterations) == (one.reranker, one.iterations)
+    assert two.probabilities == pytest.approx(one.probabilities)
+    assert (two.exploration, two.cost_coefficient) == pytest.approx((one.exploration, one.cost_coefficient))
+
+
+def test_the_temperature_divides_the_logits(tmp_path: Path) -> None:
+    agent = ConfigurationAgent.load(write(tmp_path / "agent", *second_version(calibration={"temperature": 0.1})))
+    # Logits 0.2 and 0.5, as in the test by hand above.
+    assert agent.predict([0.6, 0.75, 0.0, 5.0]).confidence == pytest.approx(1 / (1 + np.exp(-3.0)))
+
+
+@pytest.mark.parametrize(("threshold", "falls"), [(0.57, False), (0.58, True), (0.0, False), (2.0, True)])
+def test_below_the_threshold_the_fallback_is_used(tmp_path: Path, threshold: float, falls: bool) -> None:
+    fallback = {**FALLBACK, "threshold": threshold}
+    agent = ConfigurationAgent.load(write(tmp_path / "agent", *second_version(fallback=fallback)))
+    prediction = agent.predict([0.6, 0.75, 0.0, 5.0])  # confidence 0.5744
+    assert prediction.fallback is falls
+    settings = (prediction.reranker, prediction.iterations, prediction.exploration, prediction.cost_coefficient)
+    assert settings == (("bm25", 15, 0.5, 0.1) if falls else ("maxsim", 9, pytest.approx(1.92), pytest.approx(0.15)))
+    assert prediction.confidence == prediction.probabilities["maxsim"] == pytest.approx(1 / (1 + np.exp(-0.3)))
+
+
+def fused(tmp_path: Path, inputs: list[str]) -> ConfigurationAgent:
+    """An agent that shows its input: logits 0 and the sum of the input, all settings at their least."""
+    width = sum(2 if name in ("embedding", "chunk_mean") else 1 for name in inputs)
+    tensors = {
+        "input_shift": np.zeros(width, np.float32), "input_scale": np.ones(width, np.float32),
+        "layers.0.weight": 10.0 ** np.arange(width, dtype=np.float32)[None], "layers.0.bias": np.zeros(1, np.float32),
+        "reranker_head.weight": np.array([[0], [1]], np.float32), "reranker_head.bias": np.zeros(2, np.float32),
+        "settings_head.weight": np.zeros((3, 1), np.float32), "settings_head.bias": np.zeros(3, np.float32),
+    }  # fmt: skip
+    config = second_version(inputs=inputs, layers=[width, 1], embedder={"name": "toy", "dimension": 2})[1]
+    return ConfigurationAgent.load(write(tmp_path / "agent", tensors, {**config, "calibration": {"temperature": 1e4}}))
+
+
+def test_features_beside_the_embedding(tmp_path: Path) -> None:
+    inputs = ["embedding", "chunk_mean", STATISTICS[1], STATISTICS[3]]
+    agent = fused(tmp_path, inputs)
+    assert agent.inputs == tuple(inputs) and agent.needs_features and agent.input_dim == 2
+    features = QueryFeatures(np.array([3, 4], np.float32), np.arange(5, 5 + len(STATISTICS), dtype=np.float32))
+    # Digits from the right: 1, 2 (embedding), 3, 4 (chunk mean), 6 and 8 (the statistics).
+    odds = agent.predict([1, 2], features).probabilities
+    assert np.log(odds["maxsim"] / odds["bm25"]) == pytest.approx(864321 / 1e4, rel=1e-5)
+    with pytest.raises(InputError, match=f"trained with chunk_mean, {STATISTICS[1]}, .* give features"):
+        agent.predict([1, 2])
+    bad = QueryFeatures(np.array([np.nan, 4], np.float32), features.statistics)
+    with pytest.raises(InputError, match="the query's features must be finite"):
+        agent.predict([1, 2], bad)
+
+
+def test_settings_of_the_chosen_reranker(tmp_path: Path) -> None:
+    tensors, config = second_version(settings_heads="per_reranker")
+    tensors["settings_head.weight"] = np.zeros((6, 2), np.float32)
+    tensors["settings_head.bias"] = np.array([0, 0, 0, 0.5, 1.0, 0.25], np.float32)
+    agent = ConfigurationAgent.load(write(tmp_path / "agent", tensors, config))
+    for embedding, name, settings in (([5, 0, 0, 0], "bm25", (5, 0.0, 0.0)), ([0, 5, 0, 0], "maxsim", (15, 0.3, 0.6))):
+        prediction = agent.predict(embedding)
+        assert prediction.reranker == name
+        got = (prediction.iterations, prediction.cost_coefficient, prediction.exploration)
+        assert got == pytest.approx(settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": None}, "inputs must be a list"),
+        ({"inputs": ["chunk_mean"]}, "inputs must be embedding and any of chunk_mean"),
+        ({"inputs": ["embedding", "mood"]}, "use the version of corag that exported it"),
+        ({"inputs": ["embedding", STATISTICS[2], STATISTICS[1]]}, "in this order"),
+        ({"inputs": ["embedding", "chunk_mean"]}, "as wide as its inputs"),
+        ({"settings_heads": "own"}, "settings_heads must be shared or per_reranker, got 'own'"),
+        ({"settings_heads": "per_reranker"}, r"settings_head.weight must be float32 \[6, 2\]"),
+        ({"calibration": {}}, "calibration.temperature must be a finite number above 0, got None"),
+        ({"calibration": {"temperature": 0}}, "above 0, got 0"),
+        ({"fallback": {"threshold": 0.5}}, "fallback must be null or give a threshold"),
+        ({"fallback": {**FALLBACK, "reranker": "other"}}, "one of the rerankers"),
+        ({"fallback": {**FALLBACK, "iterations": 500}}, "within the ranges"),
+        ({"fallback": {**FALLBACK, "threshold": -1.0}}, "at least 0"),
+    ],
+)
+def test_unusable_entries_of_the_second_version(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ConfigurationAgent.load(write(tmp_path / "agent", *second_version(**change)))
 
 
 def test_predictions_stay_within_the_ranges(directory: Path) -> None:
@@ -141,7 +246,7 @@ def test_unusable_tensors(tmp_path: Path, change: Callable[[Tensors], Any], mess
     ("change", "message"),
     [
         ({"format": "bert"}, "not that of a corag-agent"),
-        ({"format_version": 2}, "format version 2, readable is 1"),
+        ({"format_version": 3}, "format version 3, readable are 1, 2"),
         ({"format_version": None}, "format version None"),
         ({"sha256": "0" * 64}, "damaged or of another export"),
         ({"rerankers": []}, "at least one reranker"),
@@ -150,8 +255,8 @@ def test_unusable_tensors(tmp_path: Path, change: Callable[[Tensors], Any], mess
         ({"ranges": {"iterations": [5, 25]}}, r"ranges.cost_coefficient must be"),
         ({"ranges": {**make_config()["ranges"], "iterations": [25, 5]}}, "rise from low to high"),
         ({"layers": [4]}, "at least two widths"),
-        ({"layers": [5, 3, 2]}, "as wide as the embedder's dimension"),
-        ({"embedder": {"name": "toy", "dimension": 8}}, "as wide as the embedder's dimension"),
+        ({"layers": [5, 3, 2]}, "as wide as its inputs"),
+        ({"embedder": {"name": "toy", "dimension": 8}}, "as wide as its inputs"),
     ],
 )
 def test_unusable_configs(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -63,7 +63,7 @@ def joined(combination):
 
 
 def test_the_six_of_the_paper_are_there():
-    assert set(CROSS_ENCODERS) == set(list_rerankers()[4:-1])
+    assert set(CROSS_ENCODERS) == set(list_rerankers()[4:-2])
     limits = {name: model.max_tokens for name, model in CROSS_ENCODERS.items()}
     assert limits == {
         "jina-reranker-v1-turbo-en": 8192,

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from corag_search.errors import InputError
-from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory, replacing_file
+from corag_search.files import (
+    DirectoryFormat,
+    changing_alone,
+    check_replaceable,
+    replacing_directory,
+    replacing_file,
+)
 
 KIND = DirectoryFormat("corag-thing", "manifest.json", ("manifest.json", "data"))
 
@@ -48,6 +59,7 @@ def test_a_rename_that_fails_puts_the_old_directory_back(tmp_path: Path, monkeyp
     with replacing_directory(target, KIND) as partial:
         fill(partial, "old")
     rename = Path.rename
+    monkeypatch.setattr("corag_search.files._exchanged", lambda one, other: False)  # as where the system cannot
 
     def failing(self: Path, to: Path) -> Path:
         if self.name.endswith(".partial"):
@@ -59,6 +71,49 @@ def test_a_rename_that_fails_puts_the_old_directory_back(tmp_path: Path, monkeyp
         fill(partial, "new")
     assert (target / "data").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="in one step on Linux only")
+def test_the_directory_is_there_at_any_moment(tmp_path: Path) -> None:
+    target = tmp_path / "store"
+    with replacing_directory(target, KIND) as partial:
+        fill(partial, "0")
+    missed, done = [], threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            missed.extend([] if (target / "manifest.json").exists() else ["gone"])
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for number in range(200):
+        with replacing_directory(target, KIND) as partial:
+            fill(partial, str(number))
+    done.set()
+    looking.join()
+    assert (missed, (target / "data").read_text()) == ([], "199")
+    assert [p.name for p in tmp_path.iterdir()] == ["store"]
+
+
+def test_one_process_at_a_time_changes_a_directory(tmp_path: Path) -> None:
+    target = tmp_path / "store"
+    with changing_alone(target), replacing_directory(target, KIND) as partial:  # nothing is there yet
+        fill(partial, "1")
+    program = "import sys; from corag_search.files import changing_alone\n"
+    program += "with changing_alone(sys.argv[1]): print('mine', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"mine\n"
+        with pytest.raises(InputError, match=r"another process is changing .*store now; wait until it has finished"):
+            with changing_alone(target):
+                pass
+        os.kill(other.pid, signal.SIGKILL)  # what it held is free with it
+    with changing_alone(target):
+        with replacing_directory(target, KIND) as partial:
+            fill(partial, "2")
+    with changing_alone(target):
+        assert (target / "data").read_text() == "2"
 
 
 @pytest.mark.parametrize("manifest", [None, "{}", "[]", "{", '{"format": "web app"}'])

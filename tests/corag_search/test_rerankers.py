@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_names_and_options():
-    assert list_rerankers()[:4] == ["bm25", "cosine", "maxsim", "wordllama"] and len(list_rerankers()) == 11
+    assert list_rerankers()[:4] == ["bm25", "cosine", "maxsim", "wordllama"] and len(list_rerankers()) == 12
     with pytest.raises(InputError, match="unknown reranker 'bm52'; there are: bm25, cosine"):
         load_reranker("bm52")
     with pytest.raises(InputError, match="no option 'K1'; it has: k1, b"):

@@ -195,6 +195,30 @@ def test_a_store_is_searched_while_others_are_made_of_it_and_saved_over_it(store
     assert tuple(changed.chunks[12:]) == tuple(CHUNKS_GIVEN)
 
 
+def test_a_store_that_is_replaced_while_it_is_read_is_read_anew(
+    store: VectorStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each part that is read another process puts a store of another size in its place, once for each part."""
+    from corag_search.store import vector_store
+
+    other = store.add([Chunk("new", "another text", 1, {"document": "new"})], HashEmbedder())
+    _ = other.lexical
+    for part in ("read_manifest", "read_chunks", "read_index", "read_lexical"):
+        store.save(tmp_path / "s")
+        read, waiting = getattr(vector_store, part), [other]
+
+        def replaced_first(*given, read=read, waiting=waiting):
+            if waiting:
+                waiting.pop().save(tmp_path / "s")
+            return read(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(vector_store, part, replaced_first)
+            loaded = VectorStore.load(tmp_path / "s", verify=False)
+        assert tuple(loaded.chunks) == tuple(other.chunks) and loaded._lexical is not None
+        assert len(loaded.search_rows(HashEmbedder().encode(["a"]), 99)[0][0]) == len(other)
+
+
 def test_a_damaged_or_foreign_manifest_is_refused(store: VectorStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is not a store \(no manifest\.json\)"):
         VectorStore.load(tmp_path / "nothing")

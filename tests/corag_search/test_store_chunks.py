@@ -45,6 +45,9 @@ def test_as_a_list(first: list[Chunk], data) -> None:
         assert [chunks.at(row) for row in range(len(plain))] == plain
         assert [chunks[-row - 1] for row in range(len(plain))] == plain[::-1]
         assert chunks[1:-1:2] == tuple(plain[1:-1:2])
+        ids = [chunk.id for chunk in plain]
+        wanted = [*ids, data.draw(TEXTS)]
+        assert chunks.rows_of(wanted).tolist() == [ids.index(name) if name in ids else -1 for name in wanted]
         assert plain[-1] in chunks and chunks.index(plain[0]) == 0
         for row in (len(plain), -len(plain) - 1):
             with pytest.raises(IndexError):
@@ -57,3 +60,10 @@ def test_a_file_of_another_length(tmp_path: Path) -> None:
     for wrong in (starts - 1, starts[:0], starts[None]):
         with pytest.raises(ValueError, match=r"c has .* bytes, its lines end elsewhere"):
             ChunkLines(tmp_path / "c", wrong)
+
+
+def test_rows_of_ids_whose_hashes_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = StoredChunks([Chunk(name, "text", 1) for name in "badc"])
+    monkeypatch.setattr("corag_search.store.stored_chunks.hash", len, raising=False)
+    assert chunks.rows_of(["a", "e", "b", "c", "dd"]).tolist() == [1, -1, 0, 3, -1]
+    assert chunks.rows_of([]).tolist() == []

@@ -13,7 +13,17 @@ from corag_search.store import EmbedderIdentity, FlatIndex, HNSWIndex, IVFPQInde
 
 DIMENSION = 16
 IDENTITY = EmbedderIdentity("random", DIMENSION, "0")
-KINDS = [FlatIndex(), HNSWIndex(M=8, efConstruction=40), IVFPQIndex(nlist=8, nbits=4)]
+KINDS = [
+    FlatIndex(),
+    HNSWIndex(M=8, efConstruction=40),
+    IVFPQIndex(nlist=8, nbits=4),
+    IVFPQIndex(nlist=8, nbits=4, refine="SQfp16"),
+    IVFPQIndex(nlist=8, nbits=4, refine=None),
+]
+
+
+def called(kind) -> str:
+    return " ".join(str(value) for value in (kind.kind, getattr(kind, "refine", "")) if value)
 
 
 def unit(count: int, seed: int = 0) -> np.ndarray:
@@ -42,12 +52,43 @@ def recall(store: VectorStore, vectors: np.ndarray, k: int = 10) -> float:
 def test_flat_finds_all_a_graph_nearly_all_and_codes_most() -> None:
     assert [recall(made(kind), unit(300)) for kind in KINDS[:1]] == [1.0]
     assert recall(made(KINDS[1]), unit(300)) > 0.95
-    exhaustive = recall(made(IVFPQIndex(nlist=8, nprobe=8, nbits=8, m=16)), unit(300))  # a byte for each component
+    exhaustive = recall(
+        made(IVFPQIndex(nlist=8, nprobe=8, nbits=8, m=16, refine=None)), unit(300)
+    )  # a byte for each component
     assert exhaustive > 0.95
-    assert recall(made(IVFPQIndex(nlist=8, nprobe=1, nbits=8, m=16)), unit(300)) < exhaustive
+    assert recall(made(IVFPQIndex(nlist=8, nprobe=1, nbits=8, m=16, refine=None)), unit(300)) < exhaustive
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("refine", ["SQ8", "SQfp16"])
+def test_what_coarse_codes_find_is_compared_once_more(refine: str) -> None:
+    """Every vector is reached and given to the comparison, so what comes first is what is nearest."""
+    coarse = {"nlist": 8, "nprobe": 8, "nbits": 4, "m": 2}
+    refined = made(IVFPQIndex(**coarse, refine=refine, k_factor=30))
+    assert recall(refined, unit(300)) > 0.98
+    fewer = recall(made(IVFPQIndex(**coarse, refine=refine, k_factor=2)), unit(300))
+    codes_alone = recall(made(IVFPQIndex(**coarse, refine=None)), unit(300))
+    assert codes_alone < fewer < 0.98
+    queries = unit(5, seed=9)
+    rows, similarity = refined.search_rows(queries, 10)
+    np.testing.assert_allclose(similarity, np.take_along_axis(queries @ unit(300).T, rows, 1), atol=0.01)
+
+
+def test_the_list_of_a_graphs_search_follows_k() -> None:
+    assert [HNSWIndex().list_length(k) for k in (1, 32, 33, 60)] == [128, 128, 132, 240]
+    assert HNSWIndex(efSearch=7).list_length(60) == 7
+    vectors = unit(4000)
+    chunks = named(4000)
+    queries = unit(40, seed=9)
+
+    def found(**settings) -> np.ndarray:
+        kind = HNSWIndex(M=4, efConstruction=20, **settings)
+        return VectorStore.from_embeddings(chunks, vectors, IDENTITY, index=kind).search_rows(queries, 60)[0]
+
+    assert (found() == found(efSearch=240)).all()
+    assert (found() != found(efSearch=60)).any()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=called)
 def test_every_query_gets_as_many_as_it_asks_for(kind) -> None:
     store = made(kind)
     rows, similarity = store.search_rows(unit(5, seed=4), 300)  # more than the lists that are looked through hold
@@ -71,7 +112,7 @@ def test_a_graph_with_an_unreachable_part_is_completed_from_its_vectors() -> Non
     assert store.search_rows(query, 30)[0][0].tolist() == np.argsort(-(unit(30) @ query[0])).tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", KINDS, ids=called)
 @pytest.mark.parametrize("loaded", [False, True])
 def test_added_and_removed(kind, loaded: bool, tmp_path) -> None:
     """Rows, chunks and vectors stay together through add, remove, save and load, in any order."""
@@ -95,7 +136,9 @@ def test_added_and_removed(kind, loaded: bool, tmp_path) -> None:
             and one.chunks[-2:] == tuple(one.chunks)[-2:]
         )
         assert one.info == store.info
-        if kind.kind != "ivfpq":
+        if getattr(kind, "refine", None):
+            np.testing.assert_allclose(one.embeddings(), expected, atol=0.01)
+        elif kind.kind != "ivfpq":
             np.testing.assert_allclose(one.embeddings(), expected, atol=1e-7)
             assert [one.search(vector, 1)[0] for vector in expected[::7]] == [every[row] for row in kept[::7]]
         np.testing.assert_array_equal(one.embeddings([7, 2]), one.embeddings()[[7, 2]])
@@ -112,8 +155,9 @@ def saved_and_loaded(store: VectorStore, directory) -> VectorStore:
     return VectorStore.load(directory / "again")
 
 
-def test_a_shrunk_list_answers_as_a_search_that_leaves_out_what_is_gone() -> None:
-    store = made(IVFPQIndex(nlist=6, nprobe=6, nbits=4))
+@pytest.mark.parametrize("refine", ["SQ8", "SQfp16", None])
+def test_a_shrunk_list_answers_as_a_search_that_leaves_out_what_is_gone(refine: str | None) -> None:
+    store = made(IVFPQIndex(nlist=6, nprobe=6, nbits=4, refine=refine))
     queries = unit(20, seed=5)
     rows, similarity = store.search_rows(queries, 300)
     shrunk = store.remove(["d4", "d90"])
@@ -139,7 +183,9 @@ def test_a_shrunk_list_answers_as_a_search_that_leaves_out_what_is_gone() -> Non
         ({"kind": "hnsw", "efSearch": 0}, "index hnsw: efSearch must be a whole number, at least 1, got 0"),
         ({"kind": "hnsw", "efConstruction": 2.5}, "index 'hnsw': efConstruction must be a whole number, got 2.5"),
         ({"kind": "ivfpq", "nlist": 0}, "index ivfpq: nlist must be a whole number, at least 1, got 0"),
-        ({"kind": "ivfpq", "nprobe": None}, "index 'ivfpq': nprobe must be a whole number, got None"),
+        ({"kind": "ivfpq", "nprobe": 0}, "index ivfpq: nprobe must be a whole number, at least 1, got 0"),
+        ({"kind": "ivfpq", "k_factor": None}, "index 'ivfpq': k_factor must be a whole number, got None"),
+        ({"kind": "ivfpq", "refine": "Flat"}, "index ivfpq: refine must be SQ8 or SQfp16, or null, got 'Flat'"),
         ({"kind": "ivfpq", "nbits": 3}, "index ivfpq: nbits must be 4 to 12, got 3"),
     ],
 )
@@ -157,26 +203,32 @@ def test_settings_that_do_not_fit_the_chunks() -> None:
     with pytest.raises(InputError, match=r"at least 400 chunks to train on \(nlist 400, nbits 4\), got 300"):
         made(IVFPQIndex(nlist=400, nbits=4))
     assert len(made(IVFPQIndex(), 256)) == 256
-    assert made(IVFPQIndex(nbits=4))._index.nlist == 17  # √300
-    assert made(IVFPQIndex(nbits=4))._index.pq.M == 4  # four components a part
+    codes = made(IVFPQIndex(nbits=4, refine=None))._index
+    assert (codes.nlist, codes.nprobe, codes.pq.M) == (17, 64, 4)  # √300, the least, four components a part
+    assert made(IVFPQIndex(nbits=4, nlist=300, refine=None))._index.nprobe == 75  # a fourth
     assert IVFPQIndex()._parts(3) == 1 and IVFPQIndex()._parts(14) == 2
 
 
 def test_settings_in_a_configuration() -> None:
     assert PipelineConfig().index == {"kind": "flat"}
     config = PipelineConfig.from_dict({"index": {"kind": "hnsw", "M": 16}})
-    assert config.index == {"kind": "hnsw", "M": 16, "efConstruction": 100, "efSearch": 64}
+    assert config.index == {"kind": "hnsw", "M": 16, "efConstruction": 100, "efSearch": None}
     assert PipelineConfig.from_dict(config.to_dict()) == config
     assert index_kind(config.index) == HNSWIndex(M=16)
-    assert PipelineConfig(index="ivfpq").index["nprobe"] == 16  # type: ignore[arg-type]
+    assert PipelineConfig(index="ivfpq").index["refine"] == "SQ8"  # type: ignore[arg-type]
+    assert PipelineConfig.from_dict({"index": {"kind": "ivfpq", "refine": None}}).index["refine"] is None
 
 
 def test_settings_hold_in_the_index(tmp_path) -> None:
+    import faiss
+
     made(HNSWIndex(M=4, efConstruction=11, efSearch=13)).save(tmp_path / "h")
     graph = VectorStore.load(tmp_path / "h")
     assert graph.info.index == HNSWIndex(M=4, efConstruction=11, efSearch=13)
     hnsw = graph._index.hnsw
     assert (hnsw.efConstruction, hnsw.efSearch, hnsw.nb_neighbors(1)) == (11, 13, 4)
     made(IVFPQIndex(nlist=5, nprobe=3, m=8, nbits=5)).save(tmp_path / "i")
-    lists = VectorStore.load(tmp_path / "i")._index
+    refined = VectorStore.load(tmp_path / "i")._index
+    lists = faiss.downcast_index(refined.base_index)
+    assert (refined.k_factor, refined.refine_index.sa_code_size()) == (4, DIMENSION)
     assert (lists.nlist, lists.nprobe, lists.pq.M, lists.pq.nbits) == (5, 3, 8, 5)

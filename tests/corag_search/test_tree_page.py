@@ -16,7 +16,7 @@ import pytest
 
 import corag_search.tree_page
 from corag_search import Chunk, SearchConfig, search_policy_tree
-from corag_search.policy_tree.trace import SearchTrace
+from corag_search.policy_tree.trace import SearchTrace, TraceNode
 from corag_search.result import SearchResult
 from corag_search.tree_page import tree_page
 from corag_search.tree_page.curve import best_by_iteration
@@ -66,6 +66,33 @@ def test_a_small_tree_worked_out_by_hand() -> None:
     assert layout.dots[4] == (MARGIN + 2 * COLUMN + 7, MARGIN + 34 + 10 + 17)
     assert [x for x, _ in (layout.dots[0], layout.dots[2])] == [MARGIN + COLUMN + 7, MARGIN + COLUMN + 7 + 84]
     assert layout.dots[0][1] == layout.dots[2][1] > layout.dots[4][1]
+
+
+def test_a_deep_tree_is_laid_out() -> None:
+    """Deeper than Python's recursion goes."""
+    depth = 1500
+    nodes = tuple(
+        TraceNode(
+            order=tuple(range(i + 1)) if i < 3 else (i,), parents=(i - 1,), iteration=i + 1, expanded=i + 2, score=0.5,
+            cost=1, objective=0.5, visits=1, average=0.5, utility=0.5,
+        )
+        for i in range(depth)
+    )  # fmt: skip
+    trace = SearchTrace("q", "r", SearchConfig(), tuple(chunks_of(a=1)), nodes, depth - 1, (0,))
+    layout = lay_out(trace)
+    assert layout.cards[depth - 1] == (MARGIN + depth * COLUMN, MARGIN)
+    assert layout.height == MARGIN + CARD[1] + MARGIN
+
+
+def test_most_nodes_as_good_as_the_best_one() -> None:
+    """The scale has no width then; what is below has its lowest step."""
+    scores = {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.1}
+    config = SearchConfig(iterations=1, budget=10, cost_coefficient=0, max_chunks=1)
+    trace = traced(search_policy_tree("q", chunks_of(a=1, b=1, c=1, d=1), Scripted(scores), config, trace=True))
+    low, high = shade_range(trace)
+    assert low == high
+    assert [shade(node.objective, low, high) for node in trace.nodes] == [SHADES - 1] * 3 + [0]
+    assert "<svg" in tree_page(trace)
 
 
 def boxes(layout: Layout) -> list[tuple[float, float, float, float]]:

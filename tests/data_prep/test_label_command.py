@@ -92,3 +92,10 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
         endpoint.refused = set()
         code, printed = label("--retry-failed", "--json")
         assert code == 0 and json.loads(printed)["failed"] == {} and json.loads(printed)["questions"] == 4
+
+        asked = len(requests)
+        splits = {}
+        for by in ("document", "domain"):  # the questions have four documents and one domain
+            assert label("--split-by", by)[0] == 0
+            splits[by] = set(LabelTable.read(out).questions["split"])
+        assert len(splits["document"]) > 1 and len(splits["domain"]) == 1 and len(requests) == asked

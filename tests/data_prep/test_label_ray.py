@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from data_prep.engines import LocalEngine
 from data_prep.grid import LabelGrid
 from data_prep.label_run import label_questions
 from data_prep.labelling import Labeller
-from tests.data_prep.test_labelling import FirstWords, make_labeller
+from tests.data_prep.test_labelling import FirstWords, make_labeller, without_features
 
 pytest.importorskip("ray", reason="needs the extra `ray`")
 from data_prep.ray_engine import RayEngine
@@ -77,12 +78,15 @@ def test_a_killed_worker_costs_its_questions_in_flight_and_the_table_is_that_of_
         done = label_questions(
             engine, alone.dataset, alone.dataset.questions, tmp_path / "ray.parquet", progress=kill_the_first
         )
+        earlier = tmp_path / "earlier"
+        without_features(tmp_path / "ray.ledger.jsonl", earlier.with_suffix(".ledger.jsonl"))
+        label_questions(engine, alone.dataset, alone.dataset.questions, earlier.with_suffix(".parquet"))
     assert len(killed) == 1
     assert len(list(pids.iterdir())) >= 2  # another one went on
     assert done.failures == expected.failures == {"q4": "http://llm answered 400 (too long)"}
     assert sorted(done.labelled) == sorted(expected.labelled)
-    for part in ("", ".questions", ".rivals"):
-        ours, theirs = tmp_path / f"ray{part}.parquet", tmp_path / f"alone{part}.parquet"
+    for run, part in product(("ray", "earlier"), ("", ".questions", ".rivals")):
+        ours, theirs = tmp_path / f"{run}{part}.parquet", tmp_path / f"alone{part}.parquet"
         assert ours.read_bytes() == theirs.read_bytes()
     with AnswerCache(answers) as cache:
         assert len(cache) == prompts  # kept by the driver's machine, whoever asked

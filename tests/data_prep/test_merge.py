@@ -131,3 +131,40 @@ def test_other_settings_are_refused_by_name() -> None:
 def test_one_question_with_two_labels_is_refused(fingerprint: str) -> None:
     with pytest.raises(InputError, match=r"question '(wiki/)?q1' has other questions in one table than in another"):
         merge_tables([make_table({"q1": 0.2}), make_table({"q1": 0.3}, fingerprint=fingerprint)])
+
+
+def with_features(table: LabelTable, documents: list[list[str]], names: tuple[str, ...] = ("length",)) -> LabelTable:
+    questions = table.questions.assign(
+        documents=documents,
+        statistics=[[float(len(documents))] * len(names)] * len(table),
+        chunk_mean=[[0.5]] * len(table),
+    )
+    fingerprint = {**table.fingerprint, "statistics": list(names)}
+    return LabelTable(table.scores, questions, fingerprint, table.rivals, table.repeats)
+
+
+def test_features_are_kept_and_an_article_s_languages_are_one_group() -> None:
+    english = with_features(make_table({"q1": 0.2, "q2": 0.4}, "xquad.en", "e"), [["Steam engine"], ["Oxygen"]])
+    chinese = with_features(make_table({"q1": 0.9, "q3": 0.1}, "xquad.zh", "z"), [["Steam engine"], ["Oxygen"]])
+    others = with_features(make_table({"q1": 0.3, "q4": 0.3}, "covidqa", "c"), [["covidqa/7"], ["covidqa/8"]])
+    merged = merge_tables([english, chinese, others])
+    assert merged.statistic_names == ("length",)
+    assert merged.statistics is not None and merged.chunk_means is not None and merged.groups is not None
+    assert merged.statistics.tolist() == [[2.0]] * 6 and merged.chunk_means.tolist() == [[0.5]] * 6
+    groups = dict(zip(ids(merged), merged.groups.tolist(), strict=True))
+    assert groups["xquad.en/q1"] == groups["xquad.zh/q1"] != groups["covidqa/q1"]
+    assert groups["xquad.en/q2"] == groups["xquad.zh/q3"]
+    assert len(set(groups.values())) == 4
+    assert merge_tables([merge_tables([english, chinese]), others]).fingerprint == merged.fingerprint
+
+
+def test_features_that_a_table_lacks_are_lost_and_nothing_else() -> None:
+    old = make_table({"q1": 0.2})
+    new = with_features(make_table({"q1": 0.2, "q2": 0.4}), [["d"], ["e"]])
+    merged = merge_tables([old, new])
+    assert ids(merged) == ["q1", "q2"] and merged.fingerprint == old.fingerprint
+    assert (merged.statistics, merged.chunk_means, merged.documents) == (None, None, None)
+    other = with_features(make_table({"q3": 0.4}), [["f"]], names=("length", "spread"))
+    merged = merge_tables([new, other])
+    assert (merged.statistics, merged.statistic_names) == (None, ())
+    assert merged.documents == [("d",), ("e",), ("f",)] and merged.chunk_means is not None

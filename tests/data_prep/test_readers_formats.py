@@ -415,3 +415,6 @@ def test_documents_one_at_a_time(tmp_path, caplog):
     )
     assert [(d.id, d.text) for d in iterate_documents(f"jsonl:{tmp_path}")] == [("d", "x"), ("e", "z")]
     assert "an id that another has, left out: 1" in caplog.text
+    write(tmp_path, documents__jsonl=[{"id": "d", "text": " "}])
+    with pytest.raises(InputError, match=r"has no documents that can be used; the first fault: .*'d' has no text"):
+        list(iterate_documents(f"jsonl:{tmp_path}"))

@@ -7,10 +7,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
+from data_prep.table_features import connected
 
 GRID = LabelGrid(exploration=(0, 1), cost_coefficient=(0.1,), iterations=(5, 10))
 FINGERPRINT: dict[str, Any] = {
@@ -43,6 +46,17 @@ def questions_frame() -> pd.DataFrame:
             {"question_id": "a", **common, "split": "test", "reference": "yes", "embedding": [1.0, 0.0], "group": None},
         ]
     )
+
+
+def with_features(**changes: Any) -> dict[str, Any]:
+    """Parts of a table whose questions have all optional columns, as version 2 brought them."""
+    features = {
+        "documents": [["tower", "bridge"], ["bridge"]],
+        "statistics": [[0.5, 2.0, 3.0], [1.5, 4.0, 5.0]],
+        "chunk_mean": [[0.25, 0.5], [0.75, 1.0]],
+    }
+    fingerprint = {**FINGERPRINT, "statistics": ["length", "spread", "share"]}
+    return {"questions": questions_frame().assign(**{**features, **changes}), "fingerprint": fingerprint}
 
 
 def rivals_frame() -> pd.DataFrame:
@@ -227,7 +241,7 @@ def test_unusable_files(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no readable fingerprint"):
         LabelTable.read(path)
     replace_metadata(path, schema_version="99")
-    with pytest.raises(InputError, match="schema version 99, readable is 1"):
+    with pytest.raises(InputError, match="schema version 99, readable are 1 and 2; read it with"):
         LabelTable.read(path)
     replace_metadata(path, schema_version=None)
     with pytest.raises(InputError, match="schema version none"):
@@ -253,3 +267,112 @@ def test_missing_questions_file(path: Path) -> None:
     path.with_name("labels.questions.parquet").unlink()
     with pytest.raises(InputError, match=r"labels.questions.parquet does not exist"):
         LabelTable.read(path)
+
+
+def test_features_of_questions(tmp_path: Path) -> None:
+    make_table(**with_features()).write(tmp_path / "l.parquet")
+    table = LabelTable.read(tmp_path / "l.parquet")
+    assert table.questions["question_id"].tolist() == ["a", "b"]
+    assert table.statistic_names == ("length", "spread", "share")
+    assert table.statistics is not None and table.chunk_means is not None
+    assert table.statistics.dtype == table.chunk_means.dtype == np.float32
+    assert table.statistics.tolist() == [[1.5, 4, 5], [0.5, 2, 3]]
+    assert table.chunk_means.tolist() == [[0.75, 1], [0.25, 0.5]]
+    assert table.documents == [("bridge",), ("tower", "bridge")]
+    assert table.groups is not None and table.groups.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_table_without_features_has_none(tmp_path: Path, empty: bool) -> None:
+    questions = questions_frame()
+    if empty:  # such as a data frame leaves behind
+        questions = questions.assign(documents=None, statistics=[None, None], chunk_mean=np.nan)
+    make_table(questions=questions).write(tmp_path / "l.parquet")
+    table = LabelTable.read(tmp_path / "l.parquet")
+    assert (table.statistics, table.statistic_names, table.chunk_means) == (None, (), None)
+    assert (table.documents, table.groups) == (None, None)
+
+
+def test_a_table_of_version_1_is_read(path: Path) -> None:
+    """Such a table may have columns of its own whose names came to mean something later."""
+    questions = path.with_name("labels.questions.parquet")
+    metadata = pq.read_schema(questions).metadata
+    frame = questions_frame().assign(statistics="mine", documents=[1, 2])
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(metadata), questions)
+    for part in ("", ".questions", ".rivals"):
+        replace_metadata(path.with_name(f"labels{part}.parquet"), schema_version="1")
+    table = LabelTable.read(path)
+    assert (len(table), table.statistics, table.documents) == (2, None, None)
+    table.write(path)
+    assert pq.read_schema(path).metadata[b"corag.schema_version"] == b"2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"statistics": [[0.5, 2.0], [1.5, 4.0, 5.0]]},
+            "statistics of 'b' must be 3 finite numbers .* got 2",
+        ),
+        ({"statistics": [[0.5, 2.0, np.inf], [1, 4, 5]]}, "statistics of 'b' must be 3 finite .* of which 2 finite"),
+        ({"statistics": [[0.5, 2.0, np.nan], [1, 4, 5]]}, "statistics must be lists without null"),
+        ({"statistics": ["a", "b"]}, "column statistics must be list"),
+        ({"statistics": [None, [1.0, 4.0, 5.0]]}, "statistics of question 'b' is missing"),
+        ({"statistics": None}, "belong together, got names .* without the column"),
+        ({"chunk_mean": [[0.5], [0.5]]}, "chunk_mean of 'a' must be 2 finite .* .the embedder's dimension., got 1"),
+        ({"chunk_mean": [[0.5, np.inf], [0.5, 1]]}, "chunk_mean of 'b' must be 2 finite"),
+        ({"documents": [["a"], None]}, "documents of question 'a' is missing"),
+        ({"documents": [["a"], ["b", None]]}, "documents must be lists without null"),
+        ({"documents": [[1], [2]]}, "column documents must be list"),
+    ],
+)
+def test_unusable_features(changes: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_table(**with_features(**changes))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (None, "belong together, got names None and the column"),
+        (["length", "length", "share"], "statistics must be a list of distinct names"),
+        ([], "statistics must be a list of distinct names"),
+        ("length", "statistics must be a list of distinct names"),
+    ],
+)
+def test_unusable_names_of_statistics(names: Any, message: str) -> None:
+    parts = with_features()
+    with pytest.raises(InputError, match=message):
+        make_table(**{**parts, "fingerprint": {**FINGERPRINT, "statistics": names}})
+
+
+def test_groups_are_connected_through_others() -> None:
+    documents = [["a"], [], ["b", "c"], ["d"], ["c", "a"], [], ["d"]]
+    assert connected(documents).tolist() == [0, 1, 0, 2, 0, 3, 2]
+    assert connected([]).tolist() == []
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=2), max_size=8))
+def test_groups_are_those_of_a_search_through_all_paths(documents: list[list[str]]) -> None:
+    numbers = connected(documents).tolist()
+    for start in range(len(documents)):
+        reached, before = {start}, set()
+        while reached != before:
+            before = set(reached)
+            known = {document for at in reached for document in documents[at]}
+            reached |= {at for at, own in enumerate(documents) if known & set(own)}
+        assert reached == {at for at, number in enumerate(numbers) if number == numbers[start]}
+
+
+def test_without_texts() -> None:
+    parts = with_features(candidates=[["tower:0"], ["bridge:1"]], note=["secret", "text"])
+    table = make_table(**parts, rivals=rivals_frame())
+    bare = table.without_texts()
+    assert bare.questions["reference"].isna().all() and table.questions["reference"][0] == "yes"
+    assert [name for name in table.questions if name not in bare.questions] == ["group", "note"]
+    assert bare.fingerprint == table.fingerprint and bare.rivals is not None
+    assert bare.rouge().tolist() == table.rouge().tolist() and bare.groups is not None
+    for part in (bare.scores, bare.rivals, bare.questions.drop(columns=["candidates", "documents"])):
+        texts = part.select_dtypes(exclude="number").drop(columns=["order", "embedding"], errors="ignore")
+        held = {value for column in texts for value in texts[column] if isinstance(value, str)}
+        assert not held & {"secret", "text", "yes"}

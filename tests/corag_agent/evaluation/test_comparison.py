@@ -11,9 +11,10 @@ import torch
 
 from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE, agent_index, compare
 from corag_agent.evaluation.text_table import text_table
-from corag_agent.metrics import FollowedScore
+from corag_agent.metrics import AgentOutcomes
 from corag_search import InputError
-from corag_search.agent import SETTINGS, ConfigurationAgent, Prediction, expected_shapes
+from corag_search.agent import ConfigurationAgent, Prediction
+from corag_search.agent_format import SETTINGS, expected_shapes
 from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import separable_table
@@ -71,9 +72,11 @@ def agent_that_says(table: LabelTable, reranker: int, settings: np.ndarray) -> C
     tensors = {name: np.zeros(shape, np.float32) for name, shape in expected_shapes([8, 2], 3).items()}
     tensors["reranker_head.bias"][reranker] = 1.0
     tensors["settings_head.bias"][:] = settings
+    tensors["input_scale"][:] = 1.0
     ranges = {name: list(bounds) for name, bounds in table.grid.ranges.items()}
-    config = {"rerankers": table.rerankers, "embedder": table.embedder, "ranges": ranges}
-    return ConfigurationAgent(tensors, {**config, "settings": list(SETTINGS), "layers": [8, 2]})
+    config = {"rerankers": table.rerankers, "embedder": table.embedder, "ranges": ranges, "inputs": ["embedding"]}
+    heads = {"settings_heads": "shared", "calibration": {"temperature": 1.0}}
+    return ConfigurationAgent(tensors, {**config, **heads, "settings": list(SETTINGS), "layers": [8, 2]})
 
 
 @pytest.mark.parametrize(
@@ -96,9 +99,8 @@ def test_the_metric_looks_up_what_the_comparison_does(grid: LabelGrid) -> None:
     pairs = zip(rerankers, settings, strict=True)
     predictions = [agent_that_says(table, index, scaled).predict(np.zeros(8)) for index, scaled in pairs]
     _, *compared = agent_index(table, predictions)
-    outcomes = torch.from_numpy(np.repeat(cells, count, axis=0))
-    followed = FollowedScore(grid.to_dict()).follow(torch.from_numpy(rerankers), torch.from_numpy(settings), outcomes)
-    np.testing.assert_array_equal(followed, cells[0][tuple(compared)])
+    followed = AgentOutcomes(grid.to_dict()).follow(torch.from_numpy(rerankers), torch.from_numpy(settings))
+    np.testing.assert_array_equal(cells[0][tuple(followed)], cells[0][tuple(compared)])
     snapped = [[grid.snap(name, getattr(p, name)) for name in ("exploration", "iterations")] for p in predictions]
     found = [[grid.exploration[e], grid.iterations[i]] for e, i in zip(compared[1], compared[3], strict=True)]
     assert found == snapped

@@ -19,7 +19,7 @@ from corag_search import (
     load_tokenizer,
     search_policy_tree,
 )
-from corag_search.agent import SETTINGS
+from corag_search.agent_format import SETTINGS
 from corag_search.shipped import find_checkpoint
 from tests.corag_search.integrations.conftest import Adapter, counting
 from tests.corag_search.scripted import RandomScores, Scripted

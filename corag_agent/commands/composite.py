@@ -1,0 +1,96 @@
+"""`corag composite`: label tables → a reranker that predicts the answer's ROUGE-L."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Set
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from corag_agent.cli import print_json, print_out
+from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.composite.fitting import STRENGTH
+from corag_agent.composite.training import FOLDS, TrainedComposite
+from corag_search.errors import InputError
+from data_prep.readers import ReaderOptions
+
+EXAMPLE = """  corag composite --config labels.yaml --labels runs/a.parquet --data squad:a.json --store runs/a.store \\
+      --out runs/composite
+  corag composite --config labels.yaml --labels runs/a.parquet runs/b.parquet --data squad:a.json squad:b.json \\
+      --stores runs/a.store runs/b.store --out runs/composite
+Then, in a configuration: rerankers: {composite: {path: runs/composite}}. The parts are the configured rerankers."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--labels", type=Path, nargs="+", required=True, help="Tables of `corag label`.")
+    parser.add_argument(
+        "--data",
+        type=str,
+        nargs="+",
+        required=True,
+        help="FORMAT:PATH that was labelled; one for all, or each table's.",
+    )
+    parser.add_argument("--stores", type=Path, nargs="+", default=None, help="Each table's store, in place of --store.")
+    parser.add_argument("--out", type=Path, required=True, help="Directory to write, or an earlier composite.")
+    parser.add_argument("--compose", type=int | None, default=None, help="As in labelling, for compound questions.")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="Of the cross-validation, by document.")
+    parser.add_argument("--strength", type=float, default=STRENGTH, help="Of the penalty on the weights.")
+    parser.add_argument("--seed", type=int, default=0, help="Of folds, and of composing as in labelling.")
+    parser.add_class_arguments(ReaderOptions, "reader")
+    add_json(parser)
+    add_pipeline(parser)
+
+
+def run(arguments: argparse.Namespace, named: Set[str]) -> None:
+    from corag_agent.composite.sources import Source, load_parts, one_each
+    from corag_agent.composite.training import check_out, train_composite, write_composite
+    from corag_search.store import VectorStore
+    from data_prep.progress import progress_bar
+    from data_prep.readers import read_dataset
+    from data_prep.table import LabelTable
+
+    config = pipeline_of(arguments)
+    check_out(arguments.out)
+    if arguments.stores is None and config.store is None:
+        raise InputError("store is not set; name the directory that was labelled with, or --stores with one for each")
+    paths = arguments.labels
+    data = one_each("data", arguments.data, len(paths))
+    stores = one_each("stores", arguments.stores or [config.store], len(paths))
+    tables = {path: LabelTable.read(path) for path in paths}
+    if len({path.name for path in paths}) < len(paths):
+        raise InputError(f"labels must be tables of different names, got {', '.join(path.name for path in paths)}")
+    parts, identities = load_parts(config.rerankers, tables)
+    datasets = {name: read_dataset(name, arguments.reader, seed=arguments.seed) for name in dict.fromkeys(data)}
+    sources = [
+        Source.of(path, tables[path], datasets[name], VectorStore.load(store), arguments.compose, arguments.seed)
+        for path, name, store in zip(paths, data, stores, strict=True)
+    ]
+    settings = {name: getattr(arguments, name) for name in ("folds", "strength", "seed")}
+    with progress_bar("score the labelled orders", sum(map(len, tables.values()))) as advance:
+        trained = train_composite(sources, parts, identities, **settings, progress=advance)
+    fingerprints = {source.name: source.table.fingerprint for source in sources}
+    write_composite(trained, arguments.out, fingerprints, settings)
+    _print(trained, arguments)
+
+
+def _print(trained: TrainedComposite, arguments: argparse.Namespace) -> None:
+    from corag_agent.composite.card import HEADER, rows_of, weight_rows
+    from corag_agent.evaluation.text_table import text_table
+
+    if arguments.json:
+        print_json(
+            {
+                "composite": str(arguments.out),
+                "questions": trained.questions,
+                "orders": trained.orders,
+                "weights": dict(weight_rows(trained)),
+                "held_out": [dict(zip(HEADER, row, strict=True)) for row in rows_of(trained.choosers)],
+            }
+        )
+        return
+    for name, choosers in {"held out by document": trained.choosers, **trained.by_source}.items():
+        title = f"{name}: {len(choosers[0].rouge)} questions, choosing among the orders that have an outcome"
+        print_out(text_table(HEADER, rows_of(choosers), title))
+    print_out(text_table(("feature", "ROUGE-L by standard deviation"), weight_rows(trained)))
+    print_out(f"{trained.questions} questions, {trained.orders:,} orders → {arguments.out}")

@@ -1,0 +1,1 @@
+"""Training of the composite reranker on the outcomes of label tables."""

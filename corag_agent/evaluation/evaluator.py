@@ -1,0 +1,338 @@
+"""One question through many methods: choose, answer, score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from corag_agent.evaluation.answering import Answered, Answerer
+from corag_agent.evaluation.corpora import SourceData, references_of
+from corag_agent.evaluation.methods import find_method
+from corag_agent.evaluation.plan import Unit, plain_search
+from corag_agent.evaluation.scoring import exact_match, gold_recall, human_rouge, token_f1
+from corag_agent.evaluation.structure import Structure, measure_structure
+from corag_agent.evaluation.task import Components, Corpus, Task, shared_judges
+from corag_search.agent import ConfigurationAgent
+from corag_search.chunk import Chunk
+from corag_search.errors import InputError
+from corag_search.generators.base import GeneratorError
+from corag_search.pipeline import Selected
+from corag_search.rerankers.base import Reranker, RerankerError
+from corag_search.result import SearchResult
+from data_prep.dataset import Question
+from data_prep.labelling import LLM
+from data_prep.rouge import best_of
+
+# What can befall one question. Clients of endpoints have tried again, with back-off and a limit, before they raise it.
+FAILURES = (InputError, GeneratorError, RerankerError)
+DIGITS = 6  # of seconds and benefits, which differ below that between two machines or two runs
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one unit of work on one question ended.
+
+    Attributes:
+        unit: Which.
+        record: As the ledger keeps it; None when it failed.
+        error: Why it failed, in one line.
+    """
+
+    unit: Unit
+    record: dict[str, Any] | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A unit whose chunks are chosen and not answered from yet.
+
+    Attributes:
+        unit: Which.
+        result: The choice.
+        prompt: Over its chunks.
+        seconds: By stage, of what was measured.
+    """
+
+    unit: Unit
+    result: SearchResult
+    prompt: str
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What units of one question with equally many candidates have in common."""
+
+    candidates: tuple[Chunk, ...]
+    judges: Mapping[str, Reranker]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Works with everything loaded once. Safe to share between threads.
+
+    Attributes:
+        components: Of the run.
+        answerer: Asks the generator.
+        reference: "llm" or "human".
+    """
+
+    components: Components
+    answerer: Answerer
+    reference: str = LLM
+
+    def fingerprint(self, reranker: str) -> dict[str, Any]:
+        """What a reranker's scores depend on, as plain values."""
+        options = self.components.config.rerankers[reranker]
+        return {"options": options, "fingerprint": getattr(self.components.rerankers[reranker], "fingerprint", None)}
+
+    def key(self, data: SourceData, question: Question, unit: Unit) -> str:
+        """The ledger's key of a unit: legible, and with a digest of all that shapes its record.
+
+        The experiment's name is no part of it: what two experiments share is done once.
+        """
+        found = find_method(unit.method)
+        shape: dict[str, Any] = {
+            "question": data.question_fingerprint(question),
+            "config": plain_search(unit.config),
+            "candidates": unit.candidates,
+            "options": unit.options,
+            "timing": unit.timing,
+            "prior": self.components.config.prior if unit.config.narrows else None,
+        }
+        if found.reranks:
+            shape["judge"] = self.fingerprint(unit.reranker)
+        if found.follows_agent:
+            agent = self.components.agent
+            shape |= {"agent": agent and agent.config.get("sha256"), "fixed": unit.fixed}
+            shape["judges"] = {name: self.fingerprint(name) for name in self.components.config.rerankers}
+        digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+        parts = (data.source.name, question.id, unit.method, unit.reranker, unit.chunk_size, unit.budget, digest)
+        return json.dumps(parts, ensure_ascii=False)
+
+    def structure_key(self, data: SourceData, question: Question, unit: Unit) -> str:
+        """The ledger's key of a measurement of `unit`'s reranker."""
+        return json.dumps(["structure", self.key(data, question, unit)], ensure_ascii=False)
+
+    def reference_prompts(self, data: SourceData, question: Question) -> list[str]:
+        """What the generator is asked for a question's reference; nothing where a human wrote it.
+
+        Raises:
+            InputError: The gold passages overflow the generator's context.
+        """
+        if self.reference != LLM:
+            return []
+        return [self.answerer.prompt(question.text, [data.dataset.passage_text(g) for g in question.gold_passages])]
+
+    def written_reference(self, data: SourceData, question: Question) -> str:
+        """The reference to show and to score against: the generator's own answer from the gold passages, or a human's.
+
+        Raises:
+            InputError: The gold passages overflow the generator's context.
+            GeneratorError: The generator failed.
+        """
+        prompts = self.reference_prompts(data, question)
+        if not prompts:
+            return question.answers[0]
+        return self.answerer.answers(prompts)[prompts[0]].text
+
+    def evaluate(self, corpus: Corpus, question: Question, reference: str, units: Sequence[Unit]) -> Iterator[Outcome]:
+        """Outcomes of units of one chunk size on one question; what fails is told and the others go on.
+
+        Args:
+            corpus: The question's documents at that chunk size.
+            question: Which.
+            reference: From `written_reference`.
+            units: What to do.
+        """
+        chosen: list[Chosen] = []
+        for picked in self.choose(corpus, question, units):
+            if isinstance(picked, Outcome):
+                yield picked
+            elif picked.unit.timing:
+                yield self._answered(corpus, question, reference, picked, self.answerer.anew)
+            else:
+                chosen.append(picked)
+        try:
+            answers = self.answerer.answers([picked.prompt for picked in chosen])
+        except FAILURES:
+            answers = {}  # one by one, to find which of them fails
+
+        def answer(prompt: str) -> Answered:
+            return answers.get(prompt) or self.answerer.answers([prompt])[prompt]
+
+        for picked in chosen:
+            yield self._answered(corpus, question, reference, picked, answer)
+
+    def choose(self, corpus: Corpus, question: Question, units: Sequence[Unit]) -> Iterator[Chosen | Outcome]:
+        """What each unit chooses, or how it failed; no answer is asked for."""
+        for task, unit, seconds in self._tasks(corpus, question, units):
+            try:
+                yield self._choose(task, unit, seconds)
+            except FAILURES as error:
+                yield _failed(unit, error)
+
+    def warm_up(self, corpus: Corpus, question: Question) -> None:
+        """Load what is loaded on first use, before anything is timed."""
+        candidates = self._retrieve(corpus, question, 1, {})
+        for reranker in self.components.rerankers.values():
+            reranker.score(question.text, [candidates])
+
+    def measure(self, corpus: Corpus, question: Question, unit: Unit) -> Structure:
+        """How far a unit's reranker is from additive and monotone on a question's candidates.
+
+        Raises:
+            InputError: Too many combinations, or unusable scores.
+            RerankerError: The reranker failed.
+        """
+        candidates = self._retrieve(corpus, question, unit.candidates, {})
+        judge = shared_judges(self.components.rerankers, question.text, candidates)[unit.reranker]
+        return measure_structure(question.text, candidates, judge, unit.config)
+
+    def _tasks(
+        self, corpus: Corpus, question: Question, units: Sequence[Unit]
+    ) -> Iterator[tuple[Task, Unit, dict[str, float]]]:
+        """Each unit with its task and the seconds of what came before; candidates and judges are shared where allowed.
+
+        Embedding and retrieval are done once for all units that share them; each is given the seconds they took.
+        """
+        shared: dict[int, _Shared] = {}
+        for unit in units:
+            own = None if unit.timing else shared.get(unit.candidates)
+            if own is None:
+                seconds: dict[str, float] = {}
+                candidates = self._retrieve(corpus, question, unit.candidates, seconds)
+                rerankers = self.components.rerankers
+                own = _Shared(
+                    candidates,
+                    rerankers if unit.timing else shared_judges(rerankers, question.text, candidates),
+                    seconds,
+                )
+                if not unit.timing:
+                    shared[unit.candidates] = own
+            task = Task(
+                query=question.text,
+                candidates=own.candidates,
+                config=unit.config,
+                reranker=unit.reranker,
+                corpus=corpus,
+                generator=self.answerer.plain if unit.timing else self.components.generator,
+                judges=own.judges,
+                fixed=unit.fixed,
+                timing=unit.timing,
+            )
+            yield task, unit, dict(own.seconds)
+
+    def _retrieve(self, corpus: Corpus, question: Question, count: int, seconds: dict[str, float]) -> tuple[Chunk, ...]:
+        with _timed(seconds, "embed"):
+            embedding = self.components.embedder.encode([question.text])[0]
+        with _timed(seconds, "retrieve"):
+            return tuple(corpus.retriever.retrieve(question.text, count, embedding=embedding))
+
+    def _choose(self, task: Task, unit: Unit, seconds: dict[str, float]) -> Chosen:
+        method = find_method(unit.method)
+        if method.after_tree:
+            _ = task.tree  # before the clock starts
+        if method.prepares and unit.timing:
+            method.choose(task, **unit.options)  # what is built over the whole corpus is there when the clock starts
+        with _timed(seconds, "search"):
+            result = method.choose(task, **unit.options)
+        if not unit.timing:
+            del seconds["search"]  # scores were shared
+        elif isinstance(result, Selected):
+            seconds = dict(result.timings)
+        with _timed(seconds, "prompt"):
+            prompt = self.answerer.prompt(task.query, [chunk.text for chunk in result.chunks])
+        return Chosen(unit, result, prompt, seconds)
+
+    def _answered(
+        self,
+        corpus: Corpus,
+        question: Question,
+        reference: str,
+        picked: Chosen,
+        ask: Callable[[str], Answered],
+    ) -> Outcome:
+        try:
+            answer = ask(picked.prompt)
+        except FAILURES as error:
+            return _failed(picked.unit, error)
+        return Outcome(picked.unit, self._record(corpus, question, reference, picked, answer))
+
+    def _record(
+        self, corpus: Corpus, question: Question, reference: str, picked: Chosen, answer: Answered
+    ) -> dict[str, Any]:
+        result, unit = picked.result, picked.unit
+        rouge = best_of(references_of(question, reference, self.reference), answer.text)
+        seconds = picked.seconds | ({} if math.isnan(answer.seconds) else {"generate": answer.seconds})
+        settings = unit.settings()
+        if isinstance(result, Selected):
+            settings |= {name: v for name, v in plain_search(result.config).items() if v is not None}
+            settings["reranker"] = result.reranker
+        scores = {
+            "human_rougeL": human_rouge(question.answers, answer.text),
+            "token_f1": token_f1(question.answers, answer.text),
+            "exact_match": exact_match(question.answers, answer.text),
+            "gold_recall": gold_recall(question.gold_passages, result.chunks),
+        }
+        return {
+            "order": list(result.order),
+            "chunk_ids": [chunk.id for chunk in result.chunks],
+            "value": round(result.value, DIGITS),
+            "objective": round(result.objective, DIGITS),
+            "prompt_tokens": result.cost,
+            "answer_tokens": answer.tokens,
+            **rouge._asdict(),
+            **{name: value for name, value in scores.items() if not math.isnan(value)},
+            "evaluations": result.evaluations,
+            "seconds": {stage: round(spent, DIGITS) for stage, spent in seconds.items()},
+            "settings": settings,
+            "on_distribution": self._on_distribution(unit),
+            "answer": answer.text,
+            # Summaries stand in no store.
+            "texts": {chunk.id: chunk.text for chunk in result.chunks if chunk.id not in corpus.rows},
+        }
+
+    def _on_distribution(self, unit: Unit) -> bool:
+        agent = self.components.agent
+        if agent is None or not find_method(unit.method).follows_agent:
+            return True
+        return not off_distribution(agent, self.components, unit)
+
+
+def off_distribution(agent: ConfigurationAgent, components: Components, unit: Unit) -> list[str]:
+    """In which settings a unit differs from those that the agent's labels were made with."""
+    labels: Mapping[str, Any] = agent.config.get("labels") or {}
+    search, config = labels.get("search", {}), components.config
+    pairs = {
+        "chunk_size": (labels.get("chunking", {}).get("chunk_size"), unit.chunk_size),
+        "tokenizer": (labels.get("chunking", {}).get("tokenizer"), config.tokenizer),
+        "budget": (search.get("budget"), unit.budget),
+        "max_chunks": (search.get("max_chunks"), unit.config.max_chunks),
+        "candidates": (search.get("candidates"), unit.candidates),
+        "retrieval": (search.get("retrieval", "dense"), config.retrieval),
+        "prompt": (labels.get("prompt"), config.prompt.fingerprint),
+        "generator": (labels.get("generator", {}).get("fingerprint"), components.generator.fingerprint),
+    }
+    return [name for name, (trained, used) in pairs.items() if trained != used]
+
+
+def _failed(unit: Unit, error: Exception) -> Outcome:
+    return Outcome(unit, None, " ".join(str(error).split()))
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[stage] = time.perf_counter() - start

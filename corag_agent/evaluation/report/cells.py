@@ -1,0 +1,121 @@
+"""How frames of means become cells, rows and marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from corag_agent.evaluation.report.plots import Measured
+from corag_agent.evaluation.report.report_table import Column
+from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, number, way_name
+from corag_agent.evaluation.summary import BEST
+
+TABLE_BELOW = "The table below has the values."
+OFF = "†"  # marks an agent used off what its labels were made with
+BEST_NOTE = (
+    "Where a method was run with several rerankers it has the one that is best on the half of the questions that a "
+    "question is not in, so that none has a part in choosing for itself."
+)
+OFF_NOTE = f"{OFF} The agent's labels were made with another chunk size, budget or data set."
+
+
+def groups_of(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """Parts of a frame with equal values in these columns, in the order in which they come."""
+    for key, part in frame.groupby(list(names), sort=False):
+        yield (key if isinstance(key, tuple) else (key,)), part
+
+
+def in_method_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows as the methods stand in `METHODS`, unknown ones behind them; then by reranker."""
+    known = {method: place for place, method in enumerate(METHODS)}
+    place = frame["method"].map(lambda method: known.get(method, len(known)))
+    ordered = frame.assign(_place=place).sort_values(["_place", "method", "reranker"], kind="stable")
+    return ordered.drop(columns="_place")
+
+
+def rerankers_of(frame: pd.DataFrame) -> list[str]:
+    """Names of the rerankers, sorted; first "" for methods that use none of their own, if there are such."""
+    return sorted(frame["reranker"].unique())
+
+
+def measured(row: pd.Series, series: int = 0) -> Measured:
+    """ROUGE-L of a row with its interval."""
+    return Measured(float(row["rougeL"]), float(row["rougeL_low"]), float(row["rougeL_high"]), series)
+
+
+def score_columns(group: str) -> list[Column]:
+    """Columns of `score_cells`."""
+    return [Column("ROUGE-L", group), Column("95 %", group), Column("tokens", group)]
+
+
+def score_cells(row: pd.Series | None) -> list[str]:
+    """ROUGE-L, its interval, and the tokens of the chosen chunks."""
+    if row is None:
+        return [MISSING] * 3
+    mark = "" if row["on_distribution"] else OFF
+    return [
+        number(row["rougeL"]) + mark,
+        interval(row["rougeL_low"], row["rougeL_high"]),
+        number(row["prompt_tokens"], 0),
+    ]
+
+
+def interval(low: float, high: float, decimals: int = 3) -> str:
+    """Both ends of an interval."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return MISSING
+    return f"{number(low, decimals)} to {number(high, decimals)}"
+
+
+def best_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each method the row of `BEST`, or the only one that it has."""
+    several = frame["method"].isin(frame.loc[frame["reranker"] == BEST, "method"])
+    return in_method_order(frame[~several | (frame["reranker"] == BEST)])
+
+
+def single_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of one reranker, or of none."""
+    return frame[frame["reranker"] != BEST]
+
+
+def greatest_method(rows: pd.DataFrame) -> set[str]:
+    """The methods of the greatest ROUGE-L as it is shown; `UPPER`, which is no rival, stands aside."""
+    shown = rows[rows["method"] != UPPER].groupby("method")["rougeL"].max().round(3)
+    return set(shown.index[shown == shown.max()])
+
+
+def off_note(frame: pd.DataFrame) -> str:
+    """What the mark means, where it is used."""
+    return "" if frame["on_distribution"].all() else OFF_NOTE
+
+
+def main_value(part: pd.DataFrame, column: str) -> int:
+    """The chunk size or budget with the most rows; of equals one that the agent's labels cover, then the smallest."""
+    best, _ = max(
+        groups_of(part, [column]),
+        key=lambda group: (len(group[1]), bool(group[1]["on_distribution"].all()), -group[0][0]),
+    )
+    return int(best[0])
+
+
+def fullest_runs(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Of each data set the run that has most values in a column, the first of equals, at its main budget.
+
+    Yields:
+        The data set, the run and its rows.
+    """
+    for (dataset,), part in groups_of(frame, ["dataset"]):
+        (run,), rows = max(groups_of(part, ["run"]), key=lambda group: group[1][column].nunique())
+        yield dataset, run, rows[rows["budget"] == main_value(rows, "budget")]
+
+
+def spoken_scores(title: str, rows: pd.DataFrame) -> str:
+    """A plot's title and its values."""
+    values = (
+        f"{way_name(row['method'], row['reranker'], row['variant'])} {number(row['rougeL'])}"
+        for _, row in rows.iterrows()
+    )
+    return f"{title}. {'; '.join(values)}."

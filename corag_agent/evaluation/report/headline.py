@@ -1,0 +1,136 @@
+"""The figures that a reader wants first: gains over the rivals and prices, each with its interval and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from corag_agent.evaluation.report.cells import BEST_NOTE
+from corag_agent.evaluation.report.claims import CLAIMS, Figure
+from corag_agent.evaluation.report.plots import Measured, interval_plot
+from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
+from corag_agent.evaluation.report.section import Plot, legend_of
+from corag_agent.evaluation.report.wording import AGENT, NAIVE, TREE, counted, method_name, number, way_name
+from corag_agent.evaluation.summary import BEST
+
+
+def headline_table(figures: Sequence[Figure]) -> ReportTable:
+    """All figures, claim by claim."""
+    columns = ("data set", "result", "95 % interval", "target", "what it says")
+    several = len({figure.method for figure in figures}) > 1
+    rows = []
+    for claim in CLAIMS:
+        for figure in figures:
+            if figure.claim == claim:
+                name = f"{figure.dataset}, {method_name(figure.method)}" if several else figure.dataset
+                name += f", against {_fixed(figure)}" if figure.reranker else ""
+                cells = (name, claim.shown(figure.ratio), figure.interval, figure.verdict, figure.sentence())
+                rows.append(Row(cells, f"{claim.title}. Target: {claim.target}."))
+    caption = "Headline figures, with 95 % paired bootstrap intervals"
+    note = (
+        "Met or missed: the whole interval lies on that side of the target; on average: the mean does, the interval "
+        f"reaches across. {BEST_NOTE}"
+    )
+    return ReportTable(caption, tuple(Column(name, numeric=False) for name in columns), tuple(rows), note)
+
+
+def _fixed(figure: Figure) -> str:
+    return "the best" if figure.reranker == BEST else figure.reranker
+
+
+def leading_method(figures: Sequence[Figure]) -> str:
+    """The one that the page speaks of first: the search with the agent where there is one."""
+    return AGENT if any(figure.method == AGENT for figure in figures) else TREE
+
+
+def rivals_plot(figures: Sequence[Figure]) -> Plot | None:
+    """ROUGE-L of the leading method above each rival; None without rivals."""
+    leading = leading_method(figures)
+    shown = [figure for figure in figures if figure.method == leading and figure.claim.metric == "rougeL"]
+    if not shown:
+        return None
+    datasets = list(dict.fromkeys(figure.dataset for figure in shown))
+    rivals = dict.fromkeys(
+        (figure.claim.baseline, figure.reranker) for claim in CLAIMS for figure in shown if figure.claim == claim
+    )
+    rows = []
+    for baseline, reranker in rivals:
+        found = [figure for figure in shown if (figure.claim.baseline, figure.reranker) == (baseline, reranker)]
+        marks = [_above(figure, datasets.index(figure.dataset)) for figure in found]
+        rows.append((way_name(baseline, reranker), marks))
+    title = f"ROUGE-L of {method_name(leading)} above each rival, in %"
+    told = "; ".join(
+        f"{figure.dataset}, {method_name(figure.claim.baseline)}: {figure.claim.shown(figure.ratio)}"
+        for figure in shown
+    )
+    svg = interval_plot(rows, "% above the rival, 95 % interval", f"{title}. {told}.", reference=0)
+    return Plot(title, svg, legend_of(datasets, range(len(datasets))))
+
+
+def _above(figure: Figure, series: int) -> Measured:
+    """By how many percent a figure is above its rival."""
+    return Measured(100 * (figure.ratio - 1), 100 * (figure.low - 1), 100 * (figure.high - 1), series)
+
+
+def verdict_sentence(figures: Sequence[Figure]) -> str:
+    """The run in one sentence."""
+    leading = leading_method(figures)
+    gains = [f for f in figures if f.method == leading and (f.claim.baseline, f.claim.metric) == (NAIVE, "rougeL")]
+    tokens = [
+        f for f in figures if f.method == leading and (f.claim.baseline, f.claim.metric) == (NAIVE, "prompt_tokens")
+    ]
+    if not gains:
+        return (
+            "Neither tree search nor NaiveRAG was compared at one setting in this run, so there is no headline figure."
+        )
+    above = sum(figure.differs and figure.ratio > 1 for figure in gains)
+    below = sum(figure.differs and figure.ratio < 1 for figure in gains)
+    parts = [f"better than NaiveRAG on {above} of {counted(len(gains), 'data set')}"]
+    if below:
+        parts.append(f"worse on {below}")
+    if len(gains) - above - below:
+        parts.append(f"not told apart from it on {len(gains) - above - below}")
+    sentence = f"By ROUGE-L, {method_name(leading)} is {_joined(parts)}"
+    if tokens:
+        low, high = (number(100 * choose(figure.ratio for figure in tokens), 0) for choose in (min, max))
+        sentence += f", and spends {low if low == high else f'{low} to {high}'} % of its tokens"
+    return sentence + "."
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def tiles_html(figures: Sequence[Figure]) -> str:
+    """The gain over NaiveRAG and the tokens, a tile for each data set."""
+    leading = leading_method(figures)
+    return "".join(_tiles(figures, leading))
+
+
+def _tiles(figures: Sequence[Figure], leading: str) -> Iterator[str]:
+    for dataset in dict.fromkeys(figure.dataset for figure in figures):
+        found = {
+            (figure.method, figure.claim.metric): figure
+            for figure in figures
+            if figure.dataset == dataset and figure.claim.baseline == NAIVE
+        }
+        gain, tokens = found.get((leading, "rougeL")), found.get((leading, "prompt_tokens"))
+        if gain is None:
+            continue
+        kind = "better" if gain.differs and gain.ratio > 1 else "worse" if gain.differs else "open"
+        word = {"better": "better", "worse": "worse", "open": "not told apart"}[kind]
+        time = found.get((leading, "seconds"))
+        other = found.get((TREE, "rougeL")) if leading == AGENT else None
+        details = [
+            f"ROUGE-L against NaiveRAG: <b>{word}</b>",
+            f"95 %: {gain.interval}; target {gain.claim.target}: {gain.verdict}",
+            f"<b>{tokens.claim.shown(tokens.ratio)}</b> of the tokens ({tokens.interval})" if tokens else "",
+            f"<b>{time.claim.shown(time.ratio)}</b> time for a question ({time.interval})" if time else "",
+        ]
+        told = "".join(f"<p>{detail}</p>" for detail in details if detail)
+        without = f", without agent {other.claim.shown(other.ratio)}" if other else ""
+        yield (
+            f'<div class="tile {kind}"><div><h3><bdi>{escape(dataset)}</bdi></h3>'
+            f'<p class="large">{gain.claim.shown(gain.ratio)}</p></div><div>{told}'
+            f'<p class="soft">{counted(gain.questions, "question")}{without}</p></div></div>'
+        )

@@ -1,0 +1,324 @@
+"""Tables of an evaluation run, as frames: means by method, paired differences, latency, structure.
+
+Intervals are 95 % percentile bootstraps over questions; with `by_document`, whole documents are drawn. Questions are
+the default: what is claimed is about other questions on these corpora, a paired difference has lost most of what the
+questions of a document share, and of a handful of documents percentile intervals are too narrow (docs/evaluation.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from corag_agent.evaluation.intervals import Interval, bootstrap_mean, paired_bootstrap, paired_ratio
+from corag_agent.evaluation.records import PARTIAL, STAGES, EvaluationRun
+from corag_search.errors import InputError
+from data_prep.splits import shuffle_key
+
+BEST = "best"  # in place of a reranker's name: the best of the other half of the questions
+METRICS = ("rouge1", "rouge2", "rougeL", *PARTIAL)
+# What a method is told apart by within one experiment and data set.
+SETTING = ("method", "reranker", "chunk_size", "budget", "variant")
+_QUESTION = ["dataset", "question_id"]
+
+
+def half_of(dataset: str, question_id: str, seed: int = 0) -> int:
+    """Which half of the questions one belongs to, 0 or 1: by a hash, so that more questions move none."""
+    return shuffle_key(f"{seed}/half/{dataset}", question_id)[0] % 2
+
+
+def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -> pd.DataFrame:
+    """Which reranker of each method is best on each half of a data set's questions.
+
+    Among equals the one that spends fewer tokens wins, then the first by name.
+
+    Args:
+        records: Of an `EvaluationRun`, none failed.
+        seed: Of the halves.
+        metric: That is to be great.
+
+    Returns:
+        One row for each run, dataset, method, chunk_size, budget, variant and `half`: `reranker`, and the `questions`
+        of that half and their mean `score` that decided. Methods without a reranker are left out.
+    """
+    rows = records[records["reranker"] != ""].copy()
+    rows["half"] = [half_of(d, q, seed) for d, q in rows[_QUESTION].itertuples(index=False)]
+    keys = ["run", "dataset", "method", "chunk_size", "budget", "variant", "half"]
+    means = rows.groupby([*keys, "reranker"], as_index=False).agg(
+        score=(metric, "mean"), tokens=("prompt_tokens", "mean"), questions=("question_id", "nunique")
+    )
+    means["rounded"] = -means["score"].round(9)
+    ordered = means.sort_values([*keys, "rounded", "tokens", "reranker"], kind="stable")
+    return ordered.drop_duplicates(keys)[[*keys, "reranker", "questions", "score"]].reset_index(drop=True)
+
+
+def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -> pd.DataFrame:
+    """Each method with the reranker that was best on the half of the questions that a question is not in.
+
+    So every question is reported, and none has a part in choosing for itself.
+
+    Args:
+        records: Of an `EvaluationRun`, none failed.
+        seed: Of the halves.
+        metric: By which it is chosen.
+
+    Returns:
+        Records whose `reranker` is `BEST`, with the column `chosen`; none where a method has only one reranker.
+    """
+    choices = best_choices(records, seed, metric)
+    several = records[records["reranker"] != ""].groupby(["run", "dataset", "method"])["reranker"].transform("nunique")
+    rows = records.loc[several[several > 1].index].copy()
+    rows["half"] = [1 - half_of(d, q, seed) for d, q in rows[_QUESTION].itertuples(index=False)]
+    keys = ["run", "dataset", "method", "chunk_size", "budget", "variant", "half"]
+    best = rows.merge(choices[[*keys, "reranker"]], on=[*keys, "reranker"], how="inner")
+    return best.drop(columns="half").assign(chosen=best["reranker"], reranker=BEST)
+
+
+def method_table(
+    run: EvaluationRun,
+    experiment: str | None = None,
+    by: Sequence[str] = ("dataset",),
+    seed: int = 0,
+    resamples: int = 10_000,
+    by_document: bool = False,
+) -> pd.DataFrame:
+    """What each method reaches.
+
+    Args:
+        run: To summarise.
+        experiment: Name of one of its runs; None for the first.
+        by: Columns of the records to tell apart: dataset, domain, kind, language.
+        seed: Of halves and resampling.
+        resamples: Of the bootstrap.
+        by_document: Whether whole documents are resampled.
+
+    Returns:
+        One row for each group and `SETTING`, rerankers with `BEST` among them: `questions`, `failed`, the means of
+        `METRICS`, `rougeL_low` and `rougeL_high`, `prompt_tokens`, `answer_tokens`, `evaluations`, `on_distribution`
+        (whether all were).
+
+    Raises:
+        InputError: Unknown experiment or column.
+    """
+    rows = _with_best(run, experiment, by, seed)
+    everything = _of(run.records, experiment, run)
+    failed = everything[everything["error"] != ""].groupby([*by, *SETTING]).size().to_dict()
+    documents = _documents(run)
+    table = []
+    for key, group in rows.groupby([*by, *SETTING], sort=False):
+        interval = bootstrap_mean(group["rougeL"], seed, resamples, _groups(group, documents, by_document))
+        table.append(
+            dict(zip([*by, *SETTING], key, strict=True))
+            | {"questions": len(group), "failed": failed.get(key, 0)}
+            | {metric: float(group[metric].mean()) for metric in METRICS}
+            | {"rougeL_low": interval.low, "rougeL_high": interval.high}
+            | {name: float(group[name].mean()) for name in ("prompt_tokens", "answer_tokens", "evaluations")}
+            | {"on_distribution": bool(group["on_distribution"].all())}
+        )
+    return pd.DataFrame(table)
+
+
+def differences(
+    run: EvaluationRun,
+    baseline: str = "naive_rag",
+    experiment: str | None = None,
+    by: Sequence[str] = ("dataset",),
+    metric: str = "rougeL",
+    seed: int = 0,
+    resamples: int = 10_000,
+    by_document: bool = False,
+) -> pd.DataFrame:
+    """How far each method is from a baseline, on the questions that both have.
+
+    A method is compared with the baseline of the same reranker, chunk size, budget and variant; one without a reranker
+    with the baseline's `BEST`.
+
+    Args:
+        run: To summarise.
+        baseline: Name of a method.
+        experiment: Name of one of its runs; None for the first.
+        by: As of `method_table`.
+        metric: What is compared.
+        seed: Of halves and resampling.
+        resamples: Of the bootstrap.
+        by_document: Whether whole documents are resampled.
+
+    Returns:
+        One row for each group and `SETTING`, but for the baseline's own: `questions`, `score` and `baseline_score`
+        (means), `difference` with `low` and `high`, `relative` (mean over mean, less 1) with `relative_low` and
+        `relative_high` (NaN where the baseline's mean is 0), and `tokens` (mean prompt tokens over the baseline's) with
+        `tokens_low` and `tokens_high`.
+
+    Raises:
+        InputError: Unknown experiment, column or metric, or the experiment has no such method.
+    """
+    if metric not in METRICS:
+        raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    rows = _with_best(run, experiment, by, seed)
+    against = rows[rows["method"] == baseline].set_index([*_QUESTION, "reranker", "chunk_size", "budget", "variant"])
+    if against.empty:
+        raise InputError(
+            f"the baseline {baseline!r} is no method of this run; it has {', '.join(rows['method'].unique())}"
+        )
+    documents = _documents(run)
+    rerankers = set(rows.loc[rows["method"] == baseline, "reranker"])
+    table = []
+    for key, group in rows[rows["method"] != baseline].groupby([*by, *SETTING], sort=False):
+        setting = dict(zip([*by, *SETTING], key, strict=True))
+        own = str(setting["reranker"])
+        other = own if own in rerankers else _stand_in(rerankers)
+        fixed = (other, *(setting[name] for name in ("chunk_size", "budget", "variant")))
+        keys = [(*question, *fixed) for question in group[_QUESTION].itertuples(index=False, name=None)]
+        matched = against.reindex(pd.MultiIndex.from_tuples(keys, names=against.index.names))
+        both = group[metric].notna().to_numpy() & matched[metric].notna().to_numpy()
+        if both.any():
+            groups = _groups(group[both], documents, by_document)
+            table.append(setting | _compared(group[both], matched[both], metric, seed, resamples, groups))
+    return pd.DataFrame(table)
+
+
+def latency_table(run: EvaluationRun, experiment: str | None = None, by: Sequence[str] = ("dataset",)) -> pd.DataFrame:
+    """Seconds by stage and in all, where they were measured.
+
+    Args:
+        run: To summarise.
+        experiment: Name of one of its runs, one with `timing`; None for the first.
+        by: As of `method_table`.
+
+    Returns:
+        One row for each group, `SETTING` and `stage` ("total" among them, the sum of those measured for a question):
+        `questions`, `mean`, `p50`, `p95`, in seconds.
+
+    Raises:
+        InputError: Unknown experiment or column.
+    """
+    rows = _of(run.succeeded, experiment, run)
+    _check_columns(rows, by)
+    table = []
+    for key, group in rows.groupby([*by, *SETTING], sort=False):
+        setting = dict(zip([*by, *SETTING], key, strict=True))
+        seconds = group[[f"seconds_{stage}" for stage in STAGES]].set_axis(list(STAGES), axis=1)
+        # Without search or generation it is no total.
+        whole = seconds["search"].notna() & seconds["generate"].notna()
+        for stage, values in (*seconds.items(), ("total", seconds[whole].sum(axis=1))):
+            measured = values.dropna().to_numpy()
+            if len(measured):
+                p50, p95 = np.percentile(measured, [50, 95])
+                spent = {"mean": float(measured.mean()), "p50": float(p50), "p95": float(p95)}
+                table.append(setting | {"stage": stage, "questions": len(measured)} | spent)
+    return pd.DataFrame(table, columns=[*by, *SETTING, "stage", "questions", "mean", "p50", "p95"])
+
+
+def structure_table(run: EvaluationRun, by: Sequence[str] = ("dataset",)) -> pd.DataFrame:
+    """Shares that tell how far each reranker is from additive and from monotone.
+
+    Args:
+        run: To summarise.
+        by: Columns of `structure` to tell apart.
+
+    Returns:
+        One row for each group, `reranker`, `chunk_size` and `budget`: `questions`, `pairs`, the shares of pairs that
+        are `not_additive`, `worse_than_best` and of which the `order_matters`, the share of questions whose best
+        combination is not the largest affordable (`not_largest`, with `low` and `high`), and `best_chunks` (mean).
+    """
+    table = []
+    if run.structure is None:
+        return pd.DataFrame()
+    for key, group in run.structure.groupby([*by, "reranker", "chunk_size", "budget"], sort=False):
+        pairs = int(group["pairs"].sum())
+        interval = bootstrap_mean((~group["best_is_largest"]).to_numpy(float))
+        table.append(
+            dict(zip([*by, "reranker", "chunk_size", "budget"], key, strict=True))
+            | {"questions": len(group), "pairs": pairs}
+            | {"not_additive": 1 - group["additive"].sum() / pairs if pairs else np.nan}
+            | {name: group[name].sum() / pairs if pairs else np.nan for name in ("worse_than_best", "order_matters")}
+            | {"not_largest": interval.mean, "low": interval.low, "high": interval.high}
+            | {"best_chunks": float(group["best_chunks"].mean())}
+        )
+    return pd.DataFrame(table)
+
+
+def experiments(run: EvaluationRun) -> list[str]:
+    """Names of the runs that have records, in the order of the configuration."""
+    names = [one["name"] for one in run.settings.get("runs", [])]
+    present = list(run.records["run"].unique())
+    return [name for name in names if name in present] + [name for name in present if name not in names]
+
+
+def _with_best(run: EvaluationRun, experiment: str | None, by: Sequence[str], seed: int) -> pd.DataFrame:
+    """Records of an experiment that did not fail, and those of each method's best reranker."""
+    rows = _of(run.succeeded, experiment, run)
+    _check_columns(rows, by)
+    return pd.concat([rows, best_rerankers(rows, seed)], ignore_index=True)
+
+
+def _of(records: pd.DataFrame, experiment: str | None, run: EvaluationRun) -> pd.DataFrame:
+    names = experiments(run)
+    if not names:
+        raise InputError("the evaluation has no records yet; run `corag evaluate`")
+    chosen = names[0] if experiment is None else experiment
+    if chosen not in names:
+        raise InputError(f"there is no run {chosen!r} in this evaluation; it has {', '.join(names)}")
+    return records[records["run"] == chosen]
+
+
+def _check_columns(rows: pd.DataFrame, by: Sequence[str]) -> None:
+    for name in by:
+        if name not in ("dataset", "domain", "kind", "language"):
+            raise InputError(f"records are told apart by dataset, domain, kind and language, got {name!r}")
+
+
+def _documents(run: EvaluationRun) -> dict[tuple[Hashable, ...], Hashable]:
+    """The document of each question; a question without gold passages is alone."""
+    rows = run.questions[[*_QUESTION, "documents"]].itertuples(index=False, name=None)
+    return {
+        (dataset, question): documents[0] if len(documents) else (dataset, question)
+        for dataset, question, documents in rows
+    }
+
+
+def _groups(
+    rows: pd.DataFrame, documents: dict[tuple[Hashable, ...], Hashable], by_document: bool
+) -> list[Hashable] | None:
+    if not by_document:
+        return None
+    return [documents[key] for key in rows[_QUESTION].itertuples(index=False, name=None)]
+
+
+def _stand_in(rerankers: set[str]) -> str:
+    """The baseline's reranker for a method that has none."""
+    for name in (BEST, ""):
+        if name in rerankers:
+            return name
+    return min(rerankers)
+
+
+def _compared(
+    own: pd.DataFrame,
+    other: pd.DataFrame,
+    metric: str,
+    seed: int,
+    resamples: int,
+    groups: list[Hashable] | None,
+) -> dict[str, float]:
+    a, b = own[metric].to_numpy(float), other[metric].to_numpy(float)
+    difference = paired_bootstrap(a, b, seed, resamples, groups)
+    nothing = Interval(np.nan, np.nan, np.nan, len(a))
+    relative = paired_ratio(a, b, seed, resamples, groups) if b.mean() > 0 else nothing
+    tokens = paired_ratio(
+        own["prompt_tokens"].to_numpy(float), other["prompt_tokens"].to_numpy(float), seed, resamples, groups
+    )
+    return {
+        "questions": len(a),
+        "score": float(a.mean()),
+        "baseline_score": float(b.mean()),
+        **dict(zip(("difference", "low", "high"), _three(difference), strict=True)),
+        **dict(zip(("relative", "relative_low", "relative_high"), _three(relative), strict=True)),
+        **dict(zip(("tokens", "tokens_low", "tokens_high"), (1 + end for end in _three(tokens)), strict=True)),
+    }
+
+
+def _three(interval: Interval) -> Iterator[float]:
+    yield from (interval.mean, interval.low, interval.high)

@@ -1,0 +1,124 @@
+"""The tables of an evaluation run for a terminal, and as plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.evaluation.summary import SETTING, differences, latency_table, method_table, structure_table
+from corag_agent.evaluation.text_table import text_table
+
+_GONE = "–"  # no value
+
+
+def json_tables(
+    run: EvaluationRun,
+    experiment: str,
+    baseline: str,
+    by: Sequence[str] = ("dataset",),
+    seed: int = 0,
+    by_document: bool = False,
+) -> dict[str, list[dict[str, Any]]]:
+    """All tables of an experiment as lists of rows; NaN is null. Arguments as of `summary`."""
+    tables = _tables(run, experiment, baseline, by, seed, by_document)
+    return {name: [_plain(row) for row in table.to_dict("records")] for name, table in tables.items()}
+
+
+def printed_tables(
+    run: EvaluationRun,
+    experiment: str,
+    baseline: str,
+    by: Sequence[str] = ("dataset",),
+    seed: int = 0,
+    by_document: bool = False,
+) -> list[str]:
+    """All tables of an experiment as text. Arguments as of `summary`."""
+    tables = _tables(run, experiment, baseline, by, seed, by_document)
+    drawn = []
+    methods = tables["methods"]
+    varying = [name for name in SETTING[2:] if methods[name].nunique() > 1]
+    where = [*by, *varying, "method", "reranker"]
+    drawn.append(_drawn(f"{experiment}: means", methods, where, _METHODS))
+    if len(tables["differences"]):
+        title = f"{experiment}: ROUGE-L against {baseline}, with 95 % intervals"
+        drawn.append(_drawn(title, tables["differences"], where, _DIFFERENCES))
+    timed = tables["latency"]
+    if len(timed):
+        totals = timed[timed["stage"].isin(("search", "total"))]
+        drawn.append(_drawn(f"{experiment}: seconds", totals, [*where, "stage"], _LATENCY))
+    return drawn
+
+
+def structure_text(run: EvaluationRun) -> str:
+    """The table of how the rerankers' benefits behave."""
+    return _drawn("rerankers' benefits", structure_table(run), ["dataset", "reranker", "chunk_size"], _STRUCTURE)
+
+
+# Columns of a printed table: title, column, digits (None for whole numbers), columns of the interval.
+_Column = tuple[str, str, int | None, tuple[str, str] | None]
+_METHODS: tuple[_Column, ...] = (
+    ("questions", "questions", None, None),
+    ("ROUGE-L", "rougeL", 3, ("rougeL_low", "rougeL_high")),
+    ("human R-L", "human_rougeL", 3, None),
+    ("F1", "token_f1", 3, None),
+    ("EM", "exact_match", 3, None),
+    ("gold", "gold_recall", 2, None),
+    ("tokens", "prompt_tokens", 0, None),
+)
+_DIFFERENCES: tuple[_Column, ...] = (
+    ("questions", "questions", None, None),
+    ("difference", "difference", 3, ("low", "high")),
+    ("relative", "relative", 2, ("relative_low", "relative_high")),
+    ("tokens ×", "tokens", 2, ("tokens_low", "tokens_high")),
+)
+_LATENCY: tuple[_Column, ...] = (
+    ("questions", "questions", None, None),
+    ("mean", "mean", 3, None),
+    ("p50", "p50", 3, None),
+    ("p95", "p95", 3, None),
+)
+_STRUCTURE: tuple[_Column, ...] = (
+    ("questions", "questions", None, None),
+    ("not additive", "not_additive", 3, None),
+    ("worse than best", "worse_than_best", 3, None),
+    ("order matters", "order_matters", 3, None),
+    ("not the largest", "not_largest", 3, ("low", "high")),
+    ("chunks of the best", "best_chunks", 2, None),
+)
+
+
+def _tables(
+    run: EvaluationRun, experiment: str, baseline: str, by: Sequence[str], seed: int, by_document: bool
+) -> dict[str, pd.DataFrame]:
+    methods = method_table(run, experiment, by, seed, by_document=by_document)
+    compared = pd.DataFrame()
+    if baseline in set(methods["method"]):
+        compared = differences(run, baseline, experiment, by, seed=seed, by_document=by_document)
+    return {"methods": methods, "differences": compared, "latency": latency_table(run, experiment, by)}
+
+
+def _drawn(title: str, table: pd.DataFrame, where: Sequence[str], columns: Sequence[_Column]) -> str:
+    rows = [
+        [*(str(row[name]) or _GONE for name in where), *(_cell(row, column) for column in columns)]
+        for row in table.to_dict("records")
+    ]
+    return text_table([*where, *(column[0] for column in columns)], rows, title)
+
+
+def _cell(row: dict[Any, Any], column: _Column) -> str:
+    _, name, digits, interval = column
+    value = row[name]
+    if math.isnan(value):
+        return _GONE
+    if interval is None or math.isnan(row[interval[0]]):
+        return f"{value:,}" if digits is None else f"{value:,.{digits}f}"
+    low, high = (f"{row[end]:.{digits}f}" for end in interval)
+    return f"{value:,.{digits}f} [{low}, {high}]"
+
+
+def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+    return {str(name): None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}

@@ -1,0 +1,71 @@
+"""Folds of a label table for cross-validation, by document."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from corag_search.errors import InputError
+from data_prep.table import LabelTable
+
+Positions = npt.NDArray[np.intp]
+
+
+def fold_of(table: LabelTable, folds: int, seed: int = 0) -> Positions:
+    """The fold of each question, `[n]`.
+
+    Questions that share a document, directly or through others, stand in one fold: an article's questions in all
+    languages with it. Larger groups are placed first, each in the fold that has the fewest questions of its domain.
+
+    Args:
+        table: With the documents of its questions.
+        folds: At least 3, so that one can validate and one test.
+        seed: Of the order among groups of one size.
+
+    Raises:
+        InputError: The table does not name documents, or has fewer groups than folds.
+    """
+    if folds < 3:
+        raise InputError(f"folds must be at least 3 (one tests, one validates, the others train), got {folds}")
+    groups = table.groups
+    if groups is None:
+        raise InputError(
+            "the label table does not name the documents of its questions, which folds are made by; run `corag label` "
+            "again to add them (nothing is searched or answered twice)"
+        )
+    numbers, sizes = np.unique(groups, return_counts=True)
+    if len(numbers) < folds:
+        raise InputError(f"{folds} folds need as many documents, the label table has {len(numbers)} groups of them")
+    domains = table.questions["domain"].to_numpy()
+    chance = np.random.default_rng(seed).permutation(len(numbers))
+    of = np.empty(len(table), dtype=np.intp)
+    filled = np.zeros((folds, len(set(domains))))
+    domain_names = sorted(set(domains))
+    for position in np.lexsort((chance, -sizes)):
+        own = np.flatnonzero(groups == numbers[position])
+        counts = np.array([(domains[own] == name).sum() for name in domain_names])
+        main = int(counts.argmax())
+        fold = min(range(folds), key=lambda f: (filled[f, main], filled[f].sum(), f))
+        filled[fold] += counts
+        of[own] = fold
+    return of
+
+
+def split_by_folds(table: LabelTable, folds: int, fold: int, seed: int = 0) -> dict[str, Positions]:
+    """Positions of the questions of each split: `fold` tests, the next one validates, the others train.
+
+    Args:
+        table: As of `fold_of`.
+        folds: Likewise.
+        fold: From 0 to folds − 1.
+        seed: As of `fold_of`.
+
+    Raises:
+        InputError: As `fold_of`, or there is no such fold.
+    """
+    if not 0 <= fold < folds:
+        raise InputError(f"fold must be from 0 to {folds - 1} (folds − 1), got {fold}")
+    of = fold_of(table, folds, seed)
+    parts = {"test": of == fold, "val": of == (fold + 1) % folds}
+    parts["train"] = ~(parts["test"] | parts["val"])
+    return {name: np.flatnonzero(part) for name, part in parts.items()}

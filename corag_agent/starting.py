@@ -1,0 +1,67 @@
+"""Starting a new agent from a trained one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from corag_search.agent_format import PER_RERANKER, SETTINGS
+from corag_search.errors import InputError
+
+if TYPE_CHECKING:
+    from corag_agent.module import ConfigurationAgentModule
+
+
+def start_from(path: str, module: ConfigurationAgentModule) -> None:
+    """Takes weights over from a checkpoint: layers of equal shape, and in the heads the rows of the same rerankers.
+
+    Args:
+        path: A .ckpt file that `corag fit` wrote.
+        module: To be changed in place.
+
+    Raises:
+        InputError: The file is no such checkpoint, or its agent takes other inputs or another embedder's vectors.
+    """
+    from corag_agent.checkpoint import load_checkpoint  # which needs the module's class
+
+    trained, _ = load_checkpoint(path)
+    for name in ("embedder", "input_names"):
+        if trained.hparams[name] != module.hparams[name]:
+            raise InputError(
+                f"init_from: the checkpoint was trained with {name} {trained.hparams[name]!r}, this agent has "
+                f"{module.hparams[name]!r}; start from one for the same embedder and inputs, or leave init_from out"
+            )
+    old, new = trained.encoder.state_dict(), module.encoder.state_dict()
+    taken = {name: value for name, value in old.items() if name in new and value.shape == new[name].shape}
+    if not any(name.startswith("layers.") for name in taken):
+        raise InputError(
+            f"init_from: no layer of the checkpoint (hidden {trained.hparams['hidden']}) is as wide as this agent's "
+            f"(hidden {module.hparams['hidden']}); use the same model.hidden, or leave init_from out"
+        )
+    before, after = trained.hparams["rerankers"], module.hparams["rerankers"]
+    if before != after:
+        taken = {
+            name: value for name, value in taken.items() if not name.startswith(("reranker_head", "settings_head"))
+        }
+        heads = {"reranker_head": 1}
+        if {trained.hparams["settings_heads"], module.hparams["settings_heads"]} == {PER_RERANKER}:
+            heads["settings_head"] = len(SETTINGS)
+        elif trained.hparams["settings_heads"] == module.hparams["settings_heads"]:
+            taken |= {name: value for name, value in old.items() if name.startswith("settings_head")}
+        for head, rows in heads.items():
+            for part in ("weight", "bias"):
+                taken[f"{head}.{part}"] = _rows_by_name(
+                    old[f"{head}.{part}"], new[f"{head}.{part}"], before, after, rows
+                )
+    module.encoder.load_state_dict({**new, **taken})
+
+
+def _rows_by_name(old: torch.Tensor, new: torch.Tensor, before: list[str], after: list[str], rows: int) -> torch.Tensor:
+    """The new head, with the rows of the rerankers that the old one has too, where the widths agree."""
+    made = new.clone()
+    if old.shape[1:] == new.shape[1:]:
+        for at, name in enumerate(after):
+            if name in before:
+                made[at * rows : (at + 1) * rows] = old[before.index(name) * rows : (before.index(name) + 1) * rows]
+    return made

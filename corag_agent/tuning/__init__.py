@@ -1,0 +1,1 @@
+"""Search for good options of `corag fit` with Optuna: `corag tune`."""

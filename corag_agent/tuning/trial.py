@@ -1,0 +1,138 @@
+"""One trial: a run of `corag fit` that is watched."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import math
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from corag_agent.callbacks.best_model import BestModelReport
+from corag_agent.training import training_cli
+from corag_agent.tuning.study import TrialOutcome
+from corag_search.errors import InputError
+from corag_search.files import replacing_file
+
+CONFIG = "config.fit.yaml"  # as `corag fit` calls the one that it writes
+
+
+class TrialWatch(Callback):
+    """Reports the metric after every validation, and stops the training when the pruner says so.
+
+    Pictures of the model are left to the run that takes up the best configuration.
+
+    Attributes:
+        values: The metric after each validation.
+        pruned: Whether it was stopped.
+    """
+
+    def __init__(self, trial: optuna.Trial, monitor: str) -> None:
+        """Takes the trial and the name of the metric."""
+        self._trial, self._monitor = trial, monitor
+        self.values: list[float] = []
+        self.pruned = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Takes reports on the trained model out of the run."""
+        trainer.callbacks = [each for each in trainer.callbacks if not isinstance(each, BestModelReport)]  # type: ignore[attr-defined]
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Reports; called once more before the training when `num_sanity_val_steps` is set."""
+        if trainer.sanity_checking:
+            return
+        value = float(trainer.callback_metrics[self._monitor])
+        self._trial.report(value, step=len(self.values))
+        self.values.append(value)
+        if self._trial.should_prune():
+            self.pruned = trainer.should_stop = True
+
+
+def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path) -> TrialOutcome:
+    """Trains with a configuration of `corag fit` and writes to `directory`.
+
+    An error is part of the outcome; its traceback is written to `error.txt` there.
+
+    Raises:
+        KeyboardInterrupt: When interrupted.
+    """
+    write_config(config, directory / CONFIG)
+    checkpoint = config["checkpoint"]
+    watch = TrialWatch(trial, checkpoint["monitor"])
+    given = ["fit", "--config", str(directory / CONFIG), "--output", str(directory)]
+    try:
+        training_cli([*given, "--trainer.enable_progress_bar", "false"], callbacks=[watch])
+    except SystemExit as end:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from end
+    except Exception as error:  # whatever is wrong with this combination, the next may do
+        (directory / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        return TrialOutcome(
+            error=f"{type(error).__name__}: {error}" if not isinstance(error, InputError) else str(error)
+        )
+    finite = [value for value in watch.values if math.isfinite(value)]
+    if not finite:
+        return TrialOutcome(error=f"{checkpoint['monitor']} was never a finite number")
+    best = min(finite) if checkpoint["mode"] == "min" else max(finite)
+    return TrialOutcome(tuple(watch.values), best, watch.pruned)
+
+
+def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that `corag fit` resolves to, without its `output`.
+
+    Args:
+        files: Configuration files of `corag fit`, a later one above an earlier one.
+        config: What stands above them, nested.
+
+    Raises:
+        InputError: `corag fit` would refuse it.
+    """
+    printed = io.StringIO()
+    with _as_file(config) as file, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        given = [word for path in (*files, file) for word in ("--config", path)]
+        training_cli(["fit", *given, "--print_config"])
+    resolved = yaml.safe_load(printed.getvalue())
+    del resolved["output"]
+    return resolved
+
+
+def write_config(config: Mapping[str, Any], path: Path) -> None:
+    """Writes a configuration of `corag fit`."""
+    with replacing_file(path) as partial:
+        partial.write_text(yaml.safe_dump(copy.deepcopy(dict(config)), sort_keys=False), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _as_file(config: Mapping[str, Any]) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_config(config, Path(folder) / CONFIG)
+        yield str(Path(folder) / CONFIG)
+
+
+@contextlib.contextmanager
+def without_repeated_warnings() -> Iterator[None]:
+    """What the data or the options give cause to warn of is said in the first trial, not in every one."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        new = text not in said
+        said.add(text)
+        return new
+
+    loggers = [logging.getLogger(name) for name in ("corag_agent.datamodule", "corag_agent.module")]
+    for logger in loggers:
+        logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_new)

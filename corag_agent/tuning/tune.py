@@ -1,0 +1,132 @@
+"""A run of `corag tune`: trials one after the other, until the study has enough of them or the time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from corag_agent.tuning.options import TuneOptions
+from corag_agent.tuning.report import StudyReport
+from corag_agent.tuning.space import SearchSpace, overridden
+from corag_agent.tuning.study import SharedStudy, counted
+from corag_agent.tuning.study_file import StudyFile
+from corag_agent.tuning.trial import resolved_config, run_trial, without_repeated_warnings
+from corag_search.errors import InputError
+from corag_search.files import sha256_of
+from data_prep.progress import progress_bar
+from data_prep.table import LabelTable
+
+
+def tune(
+    space: Mapping[str, Any],
+    fit: Mapping[str, Any],
+    output: Path,
+    options: TuneOptions,
+    storage: str | None = None,
+    fit_files: Sequence[str] = (),
+) -> StudyReport:
+    """Searches for options of `corag fit`; several processes may do so on one study at once.
+
+    Args:
+        space: Dotted options of `corag fit`, with what each is drawn from.
+        fit: Configuration of `corag fit` that all trials share, nested; its keys may be dotted.
+        output: Directory of trials and results.
+        options: How the study is run.
+        storage: Where it is kept, sqlite:PATH or journal:PATH; None for `study.sqlite` in `output`.
+        fit_files: Configuration files below `fit`.
+
+    Returns:
+        What the study has come to; written to `output` as well.
+
+    Raises:
+        InputError: Something is unusable, or all trials failed.
+    """
+    searched = SearchSpace(space)
+    file = StudyFile.parse(f"sqlite:{output / 'study.sqlite'}" if storage is None else storage)
+    base = _base_config(searched, fit_files, overridden({}, _expanded(fit)))
+    made_of = {"space": searched.given, "fit": _without_paths(base), "labels": _labels(base)}
+    shared = SharedStudy(file, searched, made_of, base["checkpoint"]["mode"], options, output)
+    try:
+        _run_trials(shared, searched, base, options)
+    finally:  # after Ctrl-C too
+        report = StudyReport.of(shared.study, searched, base, file)
+        report.write(output)
+    report.check()
+    return report
+
+
+def _base_config(space: SearchSpace, files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    """What all trials share, checked with every choice and every end of a range."""
+    base = resolved_config(files, config)
+    monitor, devices = base["checkpoint"]["monitor"], base["trainer"]["devices"]
+    if not str(monitor).startswith("val/"):
+        raise InputError(f"checkpoint.monitor must be of the validation split, such as val/regret, got {monitor!r}")
+    if devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
+        raise InputError(
+            f"trainer.devices must be 1 or one number in a list, got {devices!r}: a trial trains on one device; start "
+            "`corag tune` several times on one study to use several"
+        )
+    space.check_keys(base)
+    for values in space.probes():
+        resolved_config((), overridden(base, values))
+    return base
+
+
+def _labels(base: Mapping[str, Any]) -> dict[str, Any]:
+    path = base["data"]["labels"]
+    LabelTable.read(path)
+    return {"sha256": sha256_of(path)}
+
+
+def _without_paths(base: Mapping[str, Any]) -> dict[str, Any]:
+    return {**base, "data": {name: value for name, value in base["data"].items() if name != "labels"}}
+
+
+def _expanded(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested configuration by dotted keys, so that a later one of its sections adds to an earlier one."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        nested = isinstance(value, Mapping) and value
+        flat |= _expanded(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return flat
+
+
+def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any], options: TuneOptions) -> None:
+    start = monotonic()
+    with _bar_of_study(shared, options.trials) as show, without_repeated_warnings():
+        while options.time_limit is None or monotonic() - start < options.time_limit:
+            trial = shared.claim()
+            if trial is None:
+                break
+            try:
+                config = overridden(base, space.values(trial.params))
+                shared.finish(trial, run_trial(trial, config, shared.directory(trial.number)))
+            finally:
+                shared.let_go(trial)
+            show()
+
+
+@contextmanager
+def _bar_of_study(shared: SharedStudy, trials: int) -> Iterator[Any]:
+    """A bar over the trials that were missing at the start, those of parallel processes among them.
+
+    Yields:
+        A function to call when a trial has ended.
+    """
+
+    def finished() -> int:
+        there = shared.study.get_trials(deepcopy=False)
+        return counted(there) - sum(not trial.state.is_finished() for trial in there)
+
+    done = finished()
+    with progress_bar("trials", max(trials - done, 0)) as advance:
+
+        def show() -> None:
+            nonlocal done
+            before, done = done, finished()
+            advance(done - before)
+
+        yield show

@@ -1,0 +1,105 @@
+"""A directory of weights that inference loads: safetensors, JSON and a card; no code in it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+
+from corag_search.errors import InputError
+from corag_search.files import DirectoryFormat, replacing_directory
+
+WEIGHTS_FILE, CONFIG_FILE, CARD_FILE = "model.safetensors", "config.json", "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsFormat:
+    """A kind of such a directory.
+
+    Attributes:
+        name: Stands as `format` in its `config.json`.
+        versions: Of the format, readable; the last one is written.
+        what: It is called in messages: "checkpoint".
+        command: That makes one: "corag export".
+    """
+
+    name: str
+    versions: tuple[int, ...]
+    what: str
+    command: str
+
+    @property
+    def directory(self) -> DirectoryFormat:
+        """Its files."""
+        return DirectoryFormat(self.name, CONFIG_FILE, (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE))
+
+
+def read_weights(path: str | Path, kind: WeightsFormat) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors by name, and the configuration.
+
+    Raises:
+        InputError: A file is missing, unreadable or changed since it was written, or the format is another.
+    """
+    path = Path(path)
+    files = {name: path / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
+    for name, file in files.items():
+        if not file.is_file():
+            raise InputError(f"{kind.what} {path} has no {name}; make one with `{kind.command}`")
+    try:
+        config = json.loads(files[CONFIG_FILE].read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not JSON ({error}); make it again") from None
+    if not isinstance(config, dict) or config.get("format") != kind.name:
+        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not that of a {kind.name}; make one")
+    if config.get("format_version") not in kind.versions:
+        raise InputError(
+            f"{kind.what} {path} has format version {config.get('format_version')!r}, readable are "
+            f"{', '.join(map(str, kind.versions))}; make it again with this version of corag"
+        )
+    weights = files[WEIGHTS_FILE].read_bytes()
+    checksum = hashlib.sha256(weights).hexdigest()
+    if checksum != config.get("sha256"):
+        raise InputError(
+            f"{kind.what} {path}: {WEIGHTS_FILE} has SHA-256 {checksum[:12]}…, {CONFIG_FILE} says "
+            f"{str(config.get('sha256'))[:12]}…; the file is damaged or of another directory, fetch it again"
+        )
+    try:
+        return load_tensors(weights), config
+    except SafetensorError as error:
+        raise InputError(f"{kind.what} {path}: {error}") from error
+
+
+def write_weights(
+    path: str | Path,
+    kind: WeightsFormat,
+    weights: bytes,
+    config: Mapping[str, Any],
+    card: str,
+    check: Callable[[Path], object],
+) -> None:
+    """Writes a directory, all or nothing.
+
+    Args:
+        path: The directory; one of this kind that is there is replaced.
+        kind: Of it.
+        weights: As safetensors saves them.
+        config: The rest of `config.json`.
+        card: What the directory is, as Markdown.
+        check: Loads it as inference does: what that would refuse is never put in place.
+
+    Raises:
+        InputError: `path` is something else.
+    """
+    head = {"format": kind.name, "format_version": kind.versions[-1]}
+    whole = {**head, **config, "sha256": hashlib.sha256(weights).hexdigest()}
+    with replacing_directory(path, kind.directory) as partial:
+        (partial / WEIGHTS_FILE).write_bytes(weights)
+        (partial / CONFIG_FILE).write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (partial / CARD_FILE).write_text(card, encoding="utf-8")
+        check(partial)

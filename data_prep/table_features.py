@@ -1,0 +1,67 @@
+"""What a label table tells of a question beside its embedding: checked, and grouped by document."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from corag_search.errors import InputError
+
+
+def check_features(questions: pd.DataFrame, names: Any, dimension: int) -> None:
+    """Refuse statistics and means that are not of one width and finite.
+
+    Args:
+        questions: With or without the columns `statistics` and `chunk_mean`.
+        names: Of the statistics, as the fingerprint has them; None without.
+        dimension: Of the embedder.
+
+    Raises:
+        InputError: Names without statistics or the reverse, or a row of another width or that is not finite.
+    """
+    if (names is None) != ("statistics" not in questions):
+        raise InputError(
+            f"statistics of the questions and their names in the fingerprint belong together, got names {names!r} "
+            f"{'and' if names is None else 'without'} the column; give both or neither"
+        )
+    if names is not None:
+        usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
+        if not usable or len(set(names)) < len(names):
+            raise InputError(f"fingerprint: statistics must be a list of distinct names, got {names!r}")
+        _check_rows(questions, "statistics", len(names), "the fingerprint names so many")
+    if "chunk_mean" in questions:
+        _check_rows(questions, "chunk_mean", dimension, "the embedder's dimension")
+
+
+def _check_rows(questions: pd.DataFrame, column: str, width: int, why: str) -> None:
+    for name, values in zip(questions["question_id"], questions[column], strict=True):
+        if len(values) != width or not np.isfinite(values).all():
+            raise InputError(
+                f"questions: {column} of {name!r} must be {width} finite numbers ({why}), got {len(values)} of which "
+                f"{int(np.isfinite(values).sum())} finite"
+            )
+
+
+def connected(documents: Sequence[Sequence[str]]) -> npt.NDArray[np.intp]:
+    """Numbers of the groups, from 0 in order of appearance, `[n]`.
+
+    Args:
+        documents: Of n questions. Two that share one are in a group; so are those that others connect. A question
+            without documents is a group of its own.
+    """
+    parent: dict[Hashable, Hashable] = {}
+
+    def root(item: Hashable) -> Hashable:
+        while parent.setdefault(item, item) != item:
+            parent[item] = item = parent[parent[item]]
+        return item
+
+    for number, own in enumerate(documents):
+        for document in own:
+            parent[root(number)] = root(document)
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(root(at), len(numbers)) for at in range(len(documents))], np.intp)
