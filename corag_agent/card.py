@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from corag_search.agent_format import CHUNK_MEAN, CONFIG_FILE, EMBEDDING
+from corag_search.agent_format import CHUNK_MEAN, EMBEDDING, ONNX_FILE
+from corag_search.weights_directory import CONFIG_FILE
 
-CARD_FILE = "README.md"
 
-
-def model_card(config: Mapping[str, Any], licence: str) -> str:
+def model_card(config: Mapping[str, Any], licence: str, further: Container[str] = ()) -> str:
     """The card, in Markdown with the Hub's front matter.
 
     Args:
         config: The checkpoint's `config.json`.
         licence: Of the weights, as an SPDX name in lower case.
+        further: Names of the files beside weights, configuration and card.
     """
     training = config["training"]
     ranges = "\n".join(f"- `{name}`: {low:g} to {high:g}" for name, (low, high) in config["ranges"].items())
-    measured = "\n".join(f"| {name} | {value:.4g} |" for name, value in config["metrics"].items())
-    results = f"| metric | value |\n| --- | --- |\n{measured}" if measured else "None were given at export."
+    measured = _table(("metric", "value"), [(name, f"{value:.4g}") for name, value in config["metrics"].items()])
+    results = [_evaluation(config["evaluation"])] if "evaluation" in config else []
+    if config["metrics"]:
+        results.append(
+            "`val/`: on the validation split, on which this epoch, the temperature and the threshold were chosen; "
+            f"`rougeL`\nfollows the agent always, `fallback_rougeL` as it is used.\n\n{measured}"
+        )
     labels = json.dumps(config["labels"], indent=2, ensure_ascii=False, sort_keys=True)
     fused = len(config["inputs"]) > 1
     return f"""---
@@ -38,7 +43,7 @@ Chooses, from the embedding of a query, which reranker scores chunk combinations
 ```python
 from corag_search import ConfigurationAgent
 
-agent = ConfigurationAgent.load("path/of/this/directory")
+agent = ConfigurationAgent.from_pretrained("path/of/this/directory")  # or OWNER/NAME on a model hub
 agent.predict(query_embedding{", features" if fused else ""})
 ```
 
@@ -54,7 +59,7 @@ probabilities, and settings within:
 {ranges}
 
 {_confidence(config)}
-
+{_ONNX if ONNX_FILE in further else ""}
 ## Training
 
 Layers {" → ".join(str(width) for width in config["layers"])}, {training["epochs"]} epochs, {training["steps"]} steps,
@@ -67,9 +72,7 @@ What the labels were made with:
 
 ## Results
 
-`val/`: on the validation split, on which this epoch, the temperature and the threshold were chosen.
-
-{results}
+{(chr(10) * 2).join(results) or "None were given at export."}
 
 ## Limits
 
@@ -80,6 +83,37 @@ like those it was trained on.
 
 `{licence}`
 """
+
+
+_ONNX = f"""
+## ONNX
+
+`{ONNX_FILE}`: the same network. `input` is float32 `[batch, inputs]`, the parts of the input one after another;
+`probabilities` is `[batch, rerankers]`, `settings` `[batch, 3]`: iterations (to be rounded), cost_coefficient and
+exploration of the most probable reranker. The fallback is in the metadata, for the caller to apply.
+"""
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *rows))
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> str:
+    rows = []
+    for method in evaluation["methods"]:
+        above = "–"
+        if method["agent_above"] is not None:
+            mean, low, high = method["agent_above"]
+            above = f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+        name = f"`{method['reranker']}`" if method["reranker"] else "–"
+        rows.append((method["method"], name, f"{method['rougeL']:.3f}", f"{method['prompt_tokens']:.0f}", above))
+    count, split = evaluation["questions"], evaluation["split"]
+    share = evaluation["fallback_share"]
+    return (
+        f"On the {count} {'question' if count == 1 else 'questions'} of the {split} split, looked up in the label "
+        f"table; the agent fell back for {share:.0%}.\nIntervals: 95 %, paired bootstrap over groups of questions that "
+        f"share no document.\n\n{_table(('method', 'reranker', 'ROUGE-L', 'prompt tokens', 'agent above it'), rows)}"
+    )
 
 
 def _inputs(config: Mapping[str, Any]) -> str:

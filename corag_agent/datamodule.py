@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +54,7 @@ class LabelDataModule(LightningDataModule):
         gain_mode: str = "relative",
         noise: str = "keep",
         train_on: str = "kept",
+        limit: int | None = None,
         extra_inputs: Sequence[str] = (),
         standardise: bool = False,
         target_temperature: float | None = None,
@@ -70,6 +74,8 @@ class LabelDataModule(LightningDataModule):
             noise: keep, weight or drop, for questions whose repeated scores disagree about the best reranker; needs a
                 table of several samples or references.
             train_on: kept (the paper's), or all questions of the train split, whose lead may be none.
+            limit: Train on the questions of at most so many of the train split, drawn by the seed, as a learning curve
+                needs it; None for all.
             extra_inputs: What the encoder sees beside the query embedding: chunk_mean (the mean embedding of the
                 retrieved chunks), names of retrieval statistics, or statistics for all of these.
             standardise: Whether every input is centred and scaled by the training questions; statistics always are.
@@ -86,7 +92,12 @@ class LabelDataModule(LightningDataModule):
             InputError: When the table or an argument is unusable.
         """
         super().__init__()
-        for name, value in (("batch_size", batch_size), ("pairs_per_epoch", pairs_per_epoch), ("seed", seed)):
+        for name, value in (
+            ("batch_size", batch_size),
+            ("limit", limit),
+            ("pairs_per_epoch", pairs_per_epoch),
+            ("seed", seed),
+        ):
             if value is not None and value < (0 if name == "seed" else 1):
                 raise InputError(f"{name} must be at least {0 if name == 'seed' else 1}, got {value!r}")
         if train_on not in ("kept", "all"):
@@ -94,7 +105,7 @@ class LabelDataModule(LightningDataModule):
         extra_inputs = list(extra_inputs)
         # The path stays out of checkpoints and loggers: it may name a home folder.
         self.save_hyperparameters(ignore=["labels"])
-        self.table = LabelTable.read(labels)
+        self.table = _read(labels, tuple(sorted(p.stat().st_mtime_ns for p in _files_of(labels))))
         self.best_labels = choose_labels(self.table, minimum_gain, gain_mode, noise)
         self.input_names, self.inputs = _inputs(self.table, extra_inputs)
         self.splits = (
@@ -102,6 +113,9 @@ class LabelDataModule(LightningDataModule):
             if folds is None
             else split_by_folds(self.table, folds, fold, seed)
         )
+        if limit is not None:
+            drawn = np.random.default_rng(seed).permutation(self.splits["train"])[:limit]
+            self.splits["train"] = np.sort(drawn)
         classes = torch.from_numpy(self.best_labels.reranker)
         one_hot = torch.nn.functional.one_hot(classes, len(self.rerankers)).float()
         self._data = PairBatch(
@@ -282,6 +296,16 @@ class LabelDataModule(LightningDataModule):
             )
         elif counts.max() == 1:
             logger.warning("no two kept training questions share a best reranker: every pair is negative")
+
+
+def _files_of(path: str) -> list[Path]:
+    return list(Path(path).parent.glob(f"{glob.escape(Path(path).stem)}*.parquet"))
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, changed: tuple[int, ...]) -> LabelTable:
+    """Read once for the many trainings on one table that a study or a cross-validation runs; until the file changes."""
+    return LabelTable.read(path)
 
 
 def _inputs(table: LabelTable, extra: Sequence[str]) -> tuple[list[str], Tensor]:

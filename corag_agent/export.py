@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,15 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from corag_agent.card import CARD_FILE, model_card
+from corag_agent.card import model_card
 from corag_agent.checkpoint import load_checkpoint
+from corag_agent.export_evaluation import evaluate_export
 from corag_agent.module import ConfigurationAgentModule
+from corag_agent.onnx_graph import onnx_model
 from corag_search.agent import ConfigurationAgent
-from corag_search.agent_format import CONFIG_FILE, FORMAT, FORMAT_VERSION, SETTINGS, WEIGHTS_FILE
-from corag_search.files import DirectoryFormat, check_replaceable, replacing_directory
-
-EXPORT = DirectoryFormat(FORMAT, CONFIG_FILE, (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE))
+from corag_search.agent_format import AGENT, ONNX_FILE, SETTINGS
+from corag_search.files import check_replaceable
+from corag_search.weights_directory import write_weights
 
 
 def export(
@@ -26,10 +26,14 @@ def export(
     out: str | Path,
     metrics: Mapping[str, float] | None = None,
     licence: str = "apache-2.0",
+    *,
+    labels: str | Path | None = None,
+    split: str = "test",
+    onnx: bool = False,
 ) -> Path:
     """Writes `model.safetensors`, `config.json` and a model card, all or nothing.
 
-    The same checkpoint gives the same bytes.
+    The same checkpoint, measured on the same labels, gives the same bytes.
 
     Args:
         checkpoint: A `.ckpt` of `corag fit`.
@@ -37,28 +41,35 @@ def export(
         metrics: Results to put on the card, such as `{"test/rougeL": 0.61}`, beside those on the validation split that
             the checkpoint holds.
         licence: Of the weights, as an SPDX name in lower case.
+        labels: A label table; what is exported is compared on it with rivals and oracles, for the card.
+        split: Of the table, to compare on.
+        onnx: Whether to write `model.onnx` too (`corag_agent.onnx_graph`).
 
     Returns:
         The directory.
 
     Raises:
-        InputError: When the checkpoint is missing or not one of ours, or `out` is anything but a previous export.
+        InputError: When the checkpoint is missing or not one of ours, the labels do not fit it, or `out` is anything
+            but a previous export.
     """
     checkpoint, out = Path(checkpoint), Path(out)
-    check_replaceable(out, EXPORT)  # before the work, not only at its end
+    check_replaceable(out, AGENT.directory)  # before the work, not only at its end
     module, state = load_checkpoint(checkpoint)
-    weights = save({name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())})
-    config = _config(module, state, hashlib.sha256(weights).hexdigest(), metrics)
-    with replacing_directory(out, EXPORT) as partial:
-        (partial / WEIGHTS_FILE).write_bytes(weights)
-        (partial / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (partial / CARD_FILE).write_text(model_card(config, licence), encoding="utf-8")
-        ConfigurationAgent.load(partial)  # what inference would refuse is never put in place
+    tensors = {name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())}
+    config = _config(module, state, metrics)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    if labels is not None:
+        evaluation = evaluate_export(ConfigurationAgent(arrays, config), labels, split)
+        config["metrics"] |= evaluation.metrics
+        config["evaluation"] = evaluation.to_dict()
+    further = {ONNX_FILE: onnx_model(arrays, config)} if onnx else {}
+    card = model_card(config, licence, further)
+    write_weights(out, AGENT, save(tensors), config, card, check=ConfigurationAgent.load, further=further)
     return out
 
 
 def _config(
-    module: ConfigurationAgentModule, state: Mapping[str, Any], sha256: str, metrics: Mapping[str, float] | None
+    module: ConfigurationAgentModule, state: Mapping[str, Any], metrics: Mapping[str, float] | None
 ) -> dict[str, Any]:
     given = module.hparams
     bound = ("rerankers", "grid", "embedder", "label_fingerprint", "input_dim", "input_names")
@@ -68,8 +79,6 @@ def _config(
         if key not in bound and not key.startswith("_")
     }
     return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "rerankers": list(given["rerankers"]),
         "settings": list(SETTINGS),
         "ranges": {name: list(module.ranges[name]) for name in SETTINGS},
@@ -89,8 +98,11 @@ def _config(
             "lightning": state["pytorch-lightning_version"],
             "torch": str(torch.__version__),
         },
-        "metrics": {**state.get("val_metrics", {}), **(metrics or {})},
-        "sha256": sha256,
+        "metrics": {
+            name: value
+            for name, value in {**state.get("val_metrics", {}), **(metrics or {})}.items()
+            if math.isfinite(value)  # JSON has no NaN
+        },
     }
 
 

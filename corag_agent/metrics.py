@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.functional.classification import multiclass_accuracy, multiclass_confusion_matrix, multiclass_f1_score
+from torchmetrics.functional.classification import multiclass_accuracy, multiclass_f1_score
 
 from corag_agent.batches import QuestionBatch
 from corag_agent.calibration import Calibration, calibrate, calibration_error, confidences
@@ -73,7 +73,7 @@ class AgentOutcomes(Metric):
         for name in Outcomes._fields:
             self.add_state(name, [], dist_reduce_fx="cat")
         self._grid = LabelGrid.from_dict(grid)
-        self._at_defaults = [
+        self._at_defaults: list[int] = [
             list(getattr(self._grid, name)).index(value) for name, value in self._grid.defaults._asdict().items()
         ]
 
@@ -100,7 +100,7 @@ class AgentOutcomes(Metric):
             tokens=batch.tokens[rows, *at],
             fixed=rouge[rows, *fixed.tolist()],
             oracle=rouge.flatten(1).amax(dim=1),
-            oracle_rerankers=rouge[:, :, *self._at_defaults].amax(dim=1),
+            oracle_rerankers=rouge[(..., *self._at_defaults)].amax(dim=1),
         )
         for name, values in added._asdict().items():
             getattr(self, name).append(values.detach())
@@ -168,10 +168,3 @@ def calibration_of(outcomes: Outcomes) -> Calibration:
     """The calibration that a split's outcomes give."""
     columns = (outcomes.logits.double(), outcomes.rerankers, outcomes.kept, outcomes.followed, outcomes.fixed)
     return calibrate(*(column.cpu().numpy() for column in columns))
-
-
-def confusion(outcomes: Outcomes) -> Tensor:
-    """Kept questions by best reranker (rows) and predicted reranker (columns), `[rerankers, rerankers]`."""
-    kept, count = outcomes.kept, outcomes.logits.shape[-1]
-    matrix = multiclass_confusion_matrix(outcomes.logits[kept].argmax(dim=-1), outcomes.rerankers[kept], max(count, 2))
-    return matrix[:count, :count]

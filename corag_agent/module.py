@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from corag_agent.batches import PairBatch, QuestionBatch
 from corag_agent.calibration import Calibration
+from corag_agent.datamodule import LabelDataModule
 from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
 from corag_agent.losses import ConfigurationLoss, LossTerms, LossWeights
 from corag_agent.metrics import METRICS, AgentOutcomes, Outcomes, agent_metrics, calibration_of
@@ -21,6 +22,8 @@ from corag_search.agent_format import EMBEDDING, PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
 from data_prep.grid import GridPoint, LabelGrid
 
+# What the network must know of the data.
+OF_DATA = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 # What a checkpoint and a label table must agree on: classes, look-up and input.
 _BOUND = ("input_dim", "input_names", "rerankers", "grid", "embedder")
 
@@ -131,6 +134,11 @@ class ConfigurationAgentModule(LightningModule):
         # By stage, over the epoch's pairs: the sum of each loss, and their number, `[losses + 1]`.
         self._sums: dict[str, Tensor] = {}
         self._metrics = nn.ModuleDict({stage: AgentOutcomes(grid) for stage in ("val", "test")})
+
+    @classmethod
+    def for_data(cls, data: LabelDataModule, **options: Any) -> ConfigurationAgentModule:
+        """A network that fits a data module; options as of the constructor."""
+        return cls(**{name: getattr(data, name) for name in OF_DATA}, **options)
 
     @property
     def best_fixed(self) -> dict[str, Any]:

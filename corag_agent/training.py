@@ -18,7 +18,7 @@ import torch
 import yaml
 from jsonargparse import ArgumentError
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
@@ -28,7 +28,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from corag_agent.callbacks.privacy import recordable, without_folders
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
-from corag_agent.module import FIT_METRICS, ConfigurationAgentModule
+from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from corag_search.shipped import shipped
@@ -50,9 +50,6 @@ _WANDB_PRIVACY = {
 
 # Names for the checkpoints of `output`.
 _OWN_CHECKPOINTS = ("best", "last")
-
-# What the model must know of the data.
-_LINKED = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 
 
 class ResolvedConfig(SaveConfigCallback):
@@ -92,11 +89,12 @@ class AgentCLI(LightningCLI):
         )
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
+        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.link_arguments("output", "trainer.default_root_dir")
         parser.link_arguments("output", "trainer.logger.init_args.save_dir", compute_fn=_logs_in)
         for callback in ("checkpoint", "last_checkpoint"):
             parser.link_arguments("output", f"{callback}.dirpath", compute_fn=_checkpoints_in)
-        for name in _LINKED:
+        for name in OF_DATA:
             parser.link_arguments(f"data.{name}", f"model.{name}", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -188,7 +186,7 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
     for name, value in _WANDB_PRIVACY.items():
         os.environ.setdefault(name, value)
     try:
-        with _quiet(), _finishing_wandb():
+        with quiet(), _finishing_wandb():
             return AgentCLI(
                 ConfigurationAgentModule,
                 LabelDataModule,
@@ -246,9 +244,9 @@ def _finishing_wandb() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without tips, device listings and warnings about choices that are meant, and with ours from one process only."""
-    ours = ["corag_agent"] if rank_zero_only.rank else []
+    ours = ["corag_agent"] if getattr(rank_zero_only, "rank", 0) else []
     loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", *ours)]
     levels: list[Any] = [each.level for each in loggers]
     with warnings.catch_warnings():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,22 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
 
-from corag_search.agent_format import (
-    CHUNK_MEAN,
-    CONFIG_FILE,
-    EMBEDDING,
-    FORMAT,
-    SETTINGS,
-    VERSIONS,
-    WEIGHTS_FILE,
-    AgentFormat,
-    Array,
-)
+from corag_search.agent_format import AGENT, CHUNK_MEAN, EMBEDDING, SETTINGS, AgentFormat, Array
 from corag_search.errors import InputError
+from corag_search.hub import fetch_agent
 from corag_search.query_features import STATISTICS, QueryFeatures
+from corag_search.weights_directory import read_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,33 +83,35 @@ class ConfigurationAgent:
             InputError: When a file is missing, unreadable or changed since the export, the format is unknown, or
                 tensors and configuration do not fit.
         """
-        directory = Path(directory)
-        files = {name: directory / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
-        for name, file in files.items():
-            if not file.is_file():
-                raise InputError(f"checkpoint {directory} has no {name}; make one with `corag export`")
+        tensors, config = read_weights(directory, AGENT)
         try:
-            config = json.loads(files[CONFIG_FILE].read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"checkpoint {directory}: {CONFIG_FILE} is not JSON ({error}); export it again") from None
-        if not isinstance(config, dict) or config.get("format") != FORMAT:
-            raise InputError(f"checkpoint {directory}: {CONFIG_FILE} is not that of a {FORMAT}; export one")
-        if config.get("format_version") not in VERSIONS:
-            raise InputError(
-                f"checkpoint {directory} has format version {config.get('format_version')!r}, readable are "
-                f"{', '.join(map(str, VERSIONS))}; export it again with this version of corag"
-            )
-        weights = files[WEIGHTS_FILE].read_bytes()
-        checksum = hashlib.sha256(weights).hexdigest()
-        if checksum != config.get("sha256"):
-            raise InputError(
-                f"checkpoint {directory}: {WEIGHTS_FILE} has SHA-256 {checksum[:12]}…, {CONFIG_FILE} says "
-                f"{str(config.get('sha256'))[:12]}…; the file is damaged or of another export, fetch it again"
-            )
-        try:
-            return cls(load_tensors(weights), config)
-        except (SafetensorError, InputError) as error:
-            raise InputError(f"checkpoint {directory}: {error}") from error
+            return cls(tensors, config)
+        except InputError as error:
+            raise InputError(f"{AGENT.what} {directory}: {error}") from error
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_directory: str | Path,
+        *,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+    ) -> ConfigurationAgent:
+        """Loads an export from a directory, or else from a repository of the model hub.
+
+        Args:
+            name_or_directory: A directory, or OWNER/NAME; a directory of that name comes first.
+            revision: Branch, tag or commit of the repository; None for its default branch.
+            cache_dir: Folder of the hub's cache; None for its own.
+            local_files_only: Whether to take what is in the cache and never ask the hub.
+
+        Raises:
+            InputError: As `load`, or there is no such directory and no such agent to be had.
+        """
+        if Path(name_or_directory).is_dir():
+            return cls.load(name_or_directory)
+        return cls.load(fetch_agent(str(name_or_directory), revision, cache_dir, local_files_only))
 
     @property
     def selection(self) -> str:

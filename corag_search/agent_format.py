@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,14 @@ import numpy.typing as npt
 
 from corag_search.errors import InputError
 from corag_search.query_features import STATISTICS
+from corag_search.weights_directory import CONFIG_FILE, WeightsFormat
 
 # The one order of the regression head's outputs and of scaled targets, everywhere.
 SETTINGS = ("iterations", "cost_coefficient", "exploration")
 
-FORMAT = "corag-agent"
-FORMAT_VERSION = 2
-VERSIONS = (1, 2)  # 1 had the query embedding as its only input, one head for the settings, and no calibration
-WEIGHTS_FILE = "model.safetensors"
-CONFIG_FILE = "config.json"
+ONNX_FILE = "model.onnx"
+# Version 1 had the query embedding as its only input, one head for the settings, and no calibration.
+AGENT = WeightsFormat("corag-agent", versions=(1, 2), what="checkpoint", command="corag export", further=(ONNX_FILE,))
 
 EMBEDDING, CHUNK_MEAN = "embedding", "chunk_mean"
 SHARED, PER_RERANKER = "shared", "per_reranker"
@@ -86,7 +86,7 @@ class AgentFormat:
         Raises:
             InputError: When an entry is missing or unusable.
         """
-        version = config.get("format_version", VERSIONS[-1])
+        version = config.get("format_version", AGENT.versions[-1])
         rerankers = tuple(_entry(config, "rerankers", list))
         embedder = dict(_entry(config, "embedder", dict))
         if _entry(config, "settings", list) != list(SETTINGS):
@@ -94,11 +94,12 @@ class AgentFormat:
         layers = _layers(_entry(config, "layers", list))
         ranges = _ranges(_entry(config, "ranges", dict))
         if version == 1:
-            config = {**config, "inputs": [EMBEDDING], "settings_heads": SHARED, "calibration": {"temperature": 1.0}}
+            since = {"inputs": [EMBEDDING], "settings_heads": SHARED, "calibration": {"temperature": 1.0}}
+            config = {**config, **since, "fallback": None}
         inputs = _inputs(_entry(config, "inputs", list))
         heads = _entry(config, "settings_heads", str)
         temperature = _temperature(_entry(config, "calibration", dict))
-        fallback = _fallback(config.get("fallback"), rerankers, ranges)
+        fallback = _fallback(_entry(config, "fallback", dict | None), rerankers, ranges)
         if heads not in (SHARED, PER_RERANKER):
             raise InputError(f"{CONFIG_FILE}: settings_heads must be {SHARED} or {PER_RERANKER}, got {heads!r}")
         dimension = embedder.get("dimension")
@@ -170,9 +171,12 @@ def expected_shapes(layers: Sequence[int], rerankers: int, settings_heads: str =
     return shapes
 
 
-def _entry(config: Mapping[str, Any], key: str, kind: type) -> Any:
-    if not isinstance(config.get(key), kind):
-        raise InputError(f"{CONFIG_FILE}: {key} must be a {kind.__name__}, got {config.get(key)!r}; export it again")
+def _entry(config: Mapping[str, Any], key: str, kind: type | UnionType) -> Any:
+    if key not in config:
+        raise InputError(f"{CONFIG_FILE} has no {key}; export it again")
+    if not isinstance(config[key], kind):
+        name = getattr(kind, "__name__", str(kind))
+        raise InputError(f"{CONFIG_FILE}: {key} must be a {name}, got {config[key]!r}; export it again")
     return config[key]
 
 

@@ -59,6 +59,8 @@ def usable_key(variable: str | None) -> str | None:
 def error_detail(text: str) -> str:
     """The message of an error body in one line, at most 200 characters; nothing for a page.
 
+    Without control characters, which a terminal would obey.
+
     Example:
         >>> error_detail('{"error": {"message": "out of\\\\nmemory"}}'), error_detail("<html>busy</html>")
         ('out of memory', '')
@@ -71,7 +73,7 @@ def error_detail(text: str) -> str:
         text = str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, AttributeError, RecursionError):
         pass
-    return " ".join(text.split())[:200]
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
 
 
 def error_reason(error: Exception) -> str:

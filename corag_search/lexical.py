@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag_search.errors import InputError
+from corag_search.registry import whole
 from corag_search.scripts import UNSPACED
 
 K1, B = 1.5, 0.75
@@ -146,10 +146,9 @@ class LexicalIndex:
         Ties go to the smaller row.
 
         Raises:
-            InputError: k is below 1.
+            InputError: k is no whole number of at least 1.
         """
-        if k < 1:
-            raise InputError(f"candidates must be a whole number, at least 1, got {k!r}")
+        k = whole("candidates", k)
         scores = self.scores(query)
         found = np.flatnonzero(scores)
         if len(found) > k:

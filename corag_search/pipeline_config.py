@@ -38,14 +38,15 @@ class PipelineConfig:
         chunk_size: Tokens of a chunk.
         store: Directory of the vector store.
         index: Kind and settings of the index that `corag index` makes, such as `{kind: hnsw, M: 32}`; a store that is
-            there keeps its own. Kinds: flat, hnsw (M, efConstruction, efSearch), ivfpq (nlist, nprobe, m, nbits).
+            there keeps its own. Kinds: flat, hnsw (M, efConstruction, efSearch), ivfpq (nlist, nprobe, m, nbits,
+            refine, k_factor).
         candidates: Chunks retrieved for a query.
         retrieval: Where they come from: "dense" (embeddings), "lexical" (BM25 over the whole store) or "hybrid" (both,
             by reciprocal rank fusion).
         reranker: Used when no agent is configured and a call names none.
         prior: Reranker that ranks the children where `search.expansion_width` or `search.root_width` is set.
         rerankers: Those that labelling compares, by name, each with its options of `load_reranker` (such as `path`).
-        agent: Directory of an exported checkpoint, or the name of a shipped one; None for fixed settings.
+        agent: Directory of an exported checkpoint, name of a shipped one or hub:OWNER/NAME; None for fixed settings.
         generator: `name` and options of `load_generator`.
         max_answer_tokens: Longest answer, in the generator's tokens.
         search: Settings of the search; the agent replaces reranker, iterations, exploration and cost_coefficient.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from corag_search.errors import InputError
+from corag_search.hub import fetch_agent
 
+HUB = "hub:"
 _PACKAGE = Path(__file__).parent
 
 
@@ -16,11 +18,17 @@ def shipped(folder: str) -> Path:
 
 
 def find_checkpoint(name: str) -> Path:
-    """A directory of that path, or else the shipped checkpoint of that name.
+    """A directory of that path, or else the shipped checkpoint of that name, or what stands on the model hub.
+
+    Args:
+        name: A path, a name, or hub:OWNER/NAME with @REVISION or without.
 
     Raises:
-        InputError: Neither is there.
+        InputError: None of them is there.
     """
+    if name.startswith(HUB):
+        repository, _, revision = name.removeprefix(HUB).partition("@")
+        return fetch_agent(repository, revision or None)
     if Path(name).is_dir():
         return Path(name)
     folder = shipped("checkpoints")
@@ -28,6 +36,6 @@ def find_checkpoint(name: str) -> Path:
         return folder / name
     there = sorted(path.name for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
     raise InputError(
-        f"there is no agent checkpoint {name!r}; give the directory that `corag export` wrote, "
+        f"there is no agent checkpoint {name!r}; give the directory that `corag export` wrote, {HUB}OWNER/NAME, "
         f"or one of the shipped: {', '.join(there) or 'none'}"
     )

@@ -27,17 +27,24 @@ class WeightsFormat:
         versions: Of the format, readable; the last one is written.
         what: It is called in messages: "checkpoint".
         command: That makes one: "corag export".
+        further: Files that may lie beside weights, configuration and card; inference leaves them unread.
     """
 
     name: str
     versions: tuple[int, ...]
     what: str
     command: str
+    further: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that may lie in one."""
+        return (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE, *self.further)
 
     @property
     def directory(self) -> DirectoryFormat:
-        """Its files."""
-        return DirectoryFormat(self.name, CONFIG_FILE, (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE))
+        """How such a directory is told from others when it is replaced."""
+        return DirectoryFormat(self.name, CONFIG_FILE, self.files)
 
 
 def read_weights(path: str | Path, kind: WeightsFormat) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,20 +61,20 @@ def read_weights(path: str | Path, kind: WeightsFormat) -> tuple[dict[str, Any],
     try:
         config = json.loads(files[CONFIG_FILE].read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not JSON ({error}); make it again") from None
+        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not JSON ({error}); export it again") from None
     if not isinstance(config, dict) or config.get("format") != kind.name:
-        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not that of a {kind.name}; make one")
+        raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not that of a {kind.name}; export one")
     if config.get("format_version") not in kind.versions:
         raise InputError(
             f"{kind.what} {path} has format version {config.get('format_version')!r}, readable are "
-            f"{', '.join(map(str, kind.versions))}; make it again with this version of corag"
+            f"{', '.join(map(str, kind.versions))}; export it again with this version of corag"
         )
     weights = files[WEIGHTS_FILE].read_bytes()
     checksum = hashlib.sha256(weights).hexdigest()
     if checksum != config.get("sha256"):
         raise InputError(
             f"{kind.what} {path}: {WEIGHTS_FILE} has SHA-256 {checksum[:12]}…, {CONFIG_FILE} says "
-            f"{str(config.get('sha256'))[:12]}…; the file is damaged or of another directory, fetch it again"
+            f"{str(config.get('sha256'))[:12]}…; the file is damaged or of another export, fetch it again"
         )
     try:
         return load_tensors(weights), config
@@ -82,6 +89,7 @@ def write_weights(
     config: Mapping[str, Any],
     card: str,
     check: Callable[[Path], object],
+    further: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes a directory, all or nothing.
 
@@ -92,6 +100,7 @@ def write_weights(
         config: The rest of `config.json`.
         card: What the directory is, as Markdown.
         check: Loads it as inference does: what that would refuse is never put in place.
+        further: Content of the format's further files that are to be written, by name.
 
     Raises:
         InputError: `path` is something else.
@@ -102,4 +111,6 @@ def write_weights(
         (partial / WEIGHTS_FILE).write_bytes(weights)
         (partial / CONFIG_FILE).write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         (partial / CARD_FILE).write_text(card, encoding="utf-8")
+        for name, content in (further or {}).items():
+            (partial / name).write_bytes(content)
         check(partial)

@@ -276,7 +276,8 @@ def _rank(
         scores: `[n, rerankers, points]`, rounded.
         tokens: Prompt tokens, of the same shape.
     """
-    tokens = table.tokens.reshape(scores.shape) if tokens is None else tokens
+    if tokens is None:
+        tokens = table.tokens.reshape(scores.shape).astype(np.float64)
     grid = np.array(list(table.grid))  # [points, 3], columns as in GridPoint
     iterations, distance = grid[:, 2], _distance_from_defaults(table.grid, grid)
     best_point = _first(scores, tokens, iterations, distance)[..., 0]

@@ -128,7 +128,7 @@ def _print_estimates(estimates: Sequence[Estimate], as_json: bool, options: Eval
 
 def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
     from corag_agent.evaluation.summary import experiments
-    from corag_agent.evaluation.summary_text import json_tables, printed_tables
+    from corag_agent.evaluation.summary_text import json_structure, json_tables, printed_tables, structure_text
 
     failed = int((evaluated.records["error"] != "").sum())
     if arguments.splits is not None:
@@ -136,10 +136,13 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
     settings = {"by": (arguments.by,), "seed": arguments.seed, "by_document": arguments.by_document}
     if arguments.json:
         tables = {name: json_tables(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
-        print_json({"out": str(arguments.out), "records": len(evaluated), "failed": failed, "tables": tables})
+        counts = {"records": len(evaluated), "failed": failed}
+        print_json({"out": str(arguments.out), **counts, "tables": tables, "structure": json_structure(evaluated)})
         return
     for name in experiments(evaluated):
         print_out("\n\n".join(printed_tables(evaluated, name, arguments.baseline, **settings)))
+    if evaluated.structure is not None:
+        print_out(structure_text(evaluated))
     for error, group in evaluated.records[evaluated.records["error"] != ""].groupby("error"):
         print_out(f"failed, {len(group)} record(s): {', '.join(group['method'].unique())}: {error}")
     left = f", {failed} failed (--retry-failed takes them up)" if failed else ""

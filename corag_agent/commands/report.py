@@ -16,7 +16,8 @@ from corag_search.files import replacing_file
 
 EXAMPLE = """  corag report --run runs/evaluation --out report.html
   corag report --run runs/evaluation --out report.html --markdown report.md
-  corag report --run runs/evaluation --out report.html --questions 200"""
+  corag report --run runs/evaluation --out report.html --questions 200
+  corag report --run runs/evaluation --out report.html --splits test"""
 
 LARGE = 20_000_000  # bytes above which a page is slow to open on a phone
 
@@ -27,6 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path | None, default=None, help="The same tables, ending in .md.")
     parser.add_argument(
         "--questions", type=int | None, default=None, help="At most so many in the question browser; null for all."
+    )
+    parser.add_argument(
+        "--splits", type=str | None, default=None, help="Only questions of these splits, such as test, or val,test."
     )
     add_json(parser)
 
@@ -39,6 +43,8 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     evaluation = EvaluationRun.read(arguments.run)
     if evaluation.records.empty:
         raise InputError(f"{arguments.run} has no records; run `corag evaluate` first")
+    if arguments.splits is not None:
+        evaluation = evaluation.of_splits(arguments.splits.split(","))
     contents = contents_of(evaluation)
     written = {}
     if page is not None:

@@ -143,7 +143,7 @@ def load_parts(
     for path, table in tables.items():
         labelled = table.fingerprint.get("reranker_options", {})
         for identity in identities:
-            theirs = labelled.get(identity.name, {}).get("fingerprint")
+            theirs = labelled.get(identity.name, {}).get("fingerprint", identity.fingerprint)
             if theirs != identity.fingerprint:
                 raise InputError(
                     f"{path} was labelled with {identity.name!r} of the fingerprint {theirs}, the loaded one has "

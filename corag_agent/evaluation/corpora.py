@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -57,18 +57,19 @@ class SourceData:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read_source(source: Source, reference: str, seed: int) -> SourceData:
+def read_source(source: Source, reference: str, seed: int, read: Callable[[str], Dataset] | None = None) -> SourceData:
     """Read a data set and choose its questions, as `corag label` chooses them.
 
     Args:
         source: Which.
         reference: "llm", which needs gold passages, or "human", which needs answers.
         seed: Of composing and sampling.
+        read: Reads `FORMAT:PATH`, where it may have been read before.
 
     Raises:
         InputError: It cannot be read, or has no question that can be scored.
     """
-    dataset = read_dataset(source.data, seed=seed)
+    dataset = read_dataset(source.data, seed=seed) if read is None else read(source.data)
     asked = dataset.questions if source.compose is None else compose_questions(dataset, source.compose, seed)
     made = () if source.compose is None else asked
     split_of = assign_splits(replace(dataset, questions=(*dataset.questions, *made)), seed=seed)

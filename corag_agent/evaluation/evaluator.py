@@ -94,14 +94,10 @@ class Evaluator:
         options = self.components.config.rerankers[reranker]
         return {"options": options, "fingerprint": getattr(self.components.rerankers[reranker], "fingerprint", None)}
 
-    def key(self, data: SourceData, question: Question, unit: Unit) -> str:
-        """The ledger's key of a unit: legible, and with a digest of all that shapes its record.
-
-        The experiment's name is no part of it: what two experiments share is done once.
-        """
+    def shape(self, unit: Unit) -> str:
+        """Digest of all that shapes a unit's records but the question."""
         found = find_method(unit.method)
-        shape: dict[str, Any] = {
-            "question": data.question_fingerprint(question),
+        parts: dict[str, Any] = {
             "config": plain_search(unit.config),
             "candidates": unit.candidates,
             "options": unit.options,
@@ -109,18 +105,12 @@ class Evaluator:
             "prior": self.components.config.prior if unit.config.narrows else None,
         }
         if found.reranks:
-            shape["judge"] = self.fingerprint(unit.reranker)
+            parts["judge"] = self.fingerprint(unit.reranker)
         if found.follows_agent:
             agent = self.components.agent
-            shape |= {"agent": agent and agent.config.get("sha256"), "fixed": unit.fixed}
-            shape["judges"] = {name: self.fingerprint(name) for name in self.components.config.rerankers}
-        digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
-        parts = (data.source.name, question.id, unit.method, unit.reranker, unit.chunk_size, unit.budget, digest)
-        return json.dumps(parts, ensure_ascii=False)
-
-    def structure_key(self, data: SourceData, question: Question, unit: Unit) -> str:
-        """The ledger's key of a measurement of `unit`'s reranker."""
-        return json.dumps(["structure", self.key(data, question, unit)], ensure_ascii=False)
+            parts |= {"agent": agent and agent.config.get("sha256"), "fixed": unit.fixed}
+            parts["judges"] = {name: self.fingerprint(name) for name in self.components.config.rerankers}
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def reference_prompts(self, data: SourceData, question: Question) -> list[str]:
         """What the generator is asked for a question's reference; nothing where a human wrote it.

@@ -25,8 +25,8 @@ class Interval:
 
     Attributes:
         mean: The statistic over all questions.
-        low: Lower end.
-        high: Upper end.
+        low: Lower end; NaN where a single question (or group) is all there is.
+        high: Upper end, likewise.
         questions: How many it stands on.
     """
 
@@ -115,6 +115,9 @@ def _interval(
 ) -> Interval:
     whole("resamples", resamples)
     sums, counts = _by_group(columns, groups)
+    whole_sample = float(statistic(sums.sum(axis=0)[None], counts.sum()[None])[0])
+    if len(sums) < 2:
+        return Interval(whole_sample, np.nan, np.nan, len(columns))
     drawn: list[Values] = []
     generator = np.random.default_rng(seed)
     at_once = max(1, _BLOCK // len(sums))
@@ -123,8 +126,7 @@ def _interval(
         drawn.append(statistic(sums[picks].sum(axis=1), counts[picks].sum(axis=1)))
     tail = 100 * (1 - COVERAGE) / 2
     low, high = np.nanpercentile(np.concatenate(drawn), [tail, 100 - tail])
-    whole_sample = statistic(sums.sum(axis=0)[None], counts.sum()[None])
-    return Interval(float(whole_sample[0]), float(low), float(high), len(columns))
+    return Interval(whole_sample, float(low), float(high), len(columns))
 
 
 def _columns(*values: npt.ArrayLike) -> Values:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from data_prep.dataset import Question
 from data_prep.labelling import LLM
 from data_prep.ledger import Ledger
 from data_prep.progress import progress_bar
+from data_prep.readers import read_dataset
 
 LEDGER, ANSWERS, STORES = "ledger.jsonl", "answers.sqlite", "stores"
 
@@ -106,6 +109,7 @@ class Job:
     options: EvaluationOptions
     _corpora: dict[tuple[str, int], Corpus] = field(default_factory=dict)
     _opening: threading.Lock = field(default_factory=threading.Lock)
+    _shapes: dict[int, str] = field(default_factory=dict)
 
     def fingerprint(self) -> dict[str, Any]:
         """What all records depend on, as plain values; what only some depend on is in their keys."""
@@ -142,16 +146,37 @@ class Job:
                     yield Work(experiment, data, question, planned)
 
     def keys(self, work: Work) -> dict[str, Unit]:
-        """The ledger's key of each unit of a question."""
-        return {self.evaluator.key(work.data, work.question, unit): unit for unit in work.units}
+        """The ledger's key of each unit of a question: legible, and with digests of all that shapes its record.
+
+        The experiment's name is no part of it: what two experiments share is done once.
+        """
+        name, question = work.data.source.name, work.question
+        asked = work.data.question_fingerprint(question)
+        return {
+            json.dumps(
+                (name, question.id, unit.method, unit.reranker, unit.chunk_size, unit.budget, asked, self._shape(unit)),
+                ensure_ascii=False,
+            ): unit
+            for unit in work.units
+        }
 
     def structure_keys(self, work: Work) -> dict[str, Unit]:
         """The ledger's key of each measurement of a reranker; none where the experiment measures none."""
-        if not work.experiment.structure:
-            return {}
+        measured = self._measurements.get(work.experiment.name, ())
+        return {f"structure {key}": unit for key, unit in self.keys(replace(work, units=measured)).items()}
+
+    @cached_property
+    def _measurements(self) -> dict[str, tuple[Unit, ...]]:
+        """What each experiment that measures structure does: one unit for each reranker, chunk size and budget."""
+        bare: dict[str, Any] = {"methods": ["best_single"], "sweep": {}, "options": {}, "timing": False}
         pipeline = self.evaluator.components.config
-        bare = replace(work.experiment, methods=["best_single"], sweep={}, options={}, timing=False)
-        return {self.evaluator.structure_key(work.data, work.question, unit): unit for unit in units(bare, pipeline)}
+        return {one.name: tuple(units(replace(one, **bare), pipeline)) for one, _ in self.plan if one.structure}
+
+    def _shape(self, unit: Unit) -> str:
+        # Units are the plan's, which outlives this, so an id stays the same unit's.
+        if id(unit) not in self._shapes:
+            self._shapes[id(unit)] = self.evaluator.shape(unit)
+        return self._shapes[id(unit)]
 
     def reference_key(self, work: Work) -> str:
         """The ledger's key of a question's reference."""
@@ -187,8 +212,12 @@ def opened_job(
             f"the method {min(followers)} needs a checkpoint; set agent to the directory that `corag export` wrote"
         )
     wanted = {name for experiment in experiments for name in experiment.data or [source.name for source in sources]}
-    data = {s.name: read_source(s, options.reference, options.seed) for s in sources if s.name in wanted}
+    read = cache(partial(read_dataset, seed=options.seed))  # compound questions and others of one file
+    data = {s.name: read_source(s, options.reference, options.seed, read) for s in sources if s.name in wanted}
     agent = None if config.agent is None else ConfigurationAgent.load(find_checkpoint(config.agent))
+    unknown = sorted(set(agent.rerankers) - set(config.rerankers)) if agent is not None and followers else []
+    if unknown:
+        raise InputError(f"the agent may choose {', '.join(unknown)}, which are not configured; add them to rerankers")
     embedder, tokenizer = load_embedder(**config.embedder), load_tokenizer(config.tokenizer)
     if agent is not None:
         agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)

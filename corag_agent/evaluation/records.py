@@ -24,6 +24,7 @@ SECONDS = tuple(f"seconds_{stage}" for stage in STAGES)
 KEY = ("dataset", "question_id", "run", "method", "reranker", "chunk_size", "budget", "variant")
 _QUESTION = ["dataset", "question_id"]
 _OPTIONAL = "structure"
+_TEXT_PARTS = ("questions", "answers", "chunks")
 _STRUCTURE = [*_QUESTION, "run", "reranker", "chunk_size", "budget"]
 _CHUNK = ["dataset", "chunk_size", "chunk_id"]
 # Of the chosen chunks and of the answer; NaN in a record that failed.
@@ -142,24 +143,27 @@ class EvaluationRun:
             there = ", ".join(self.questions["split"].unique())
             raise InputError(f"no question of this evaluation is of the splits {', '.join(splits)}; it has {there}")
         known = pd.MultiIndex.from_frame(kept[_QUESTION])
-        frames = {
-            part: None if frame is None else frame[pd.MultiIndex.from_frame(frame[_QUESTION]).isin(known)]
-            for part in ("records", "answers", "structure")
-            for frame in [getattr(self, part)]
-        }
-        return EvaluationRun(questions=kept, chunks=self.chunks, settings=self.settings, **frames)
+
+        def part(frame: pd.DataFrame) -> pd.DataFrame:
+            return frame[pd.MultiIndex.from_frame(frame[_QUESTION]).isin(known)]
+
+        structure = None if self.structure is None else part(self.structure)
+        return EvaluationRun(part(self.records), kept, part(self.answers), self.chunks, self.settings, structure)
 
     @classmethod
     def read(cls, directory: str | Path) -> EvaluationRun:
-        """Read what `write` wrote.
+        """Read what `write` wrote. A run may be published without its files of texts: those are blank then.
 
         Raises:
             InputError: A file is missing, unreadable or of another schema version, or the files do not fit.
         """
         root = Path(directory)
         settings = _read_settings(root / RUN_FILE)
-        parts = [part for part in SCHEMAS if part != _OPTIONAL or (root / f"{part}.parquet").is_file()]
+        there = [part for part in SCHEMAS if (root / f"{part}.parquet").is_file()]
+        left_out = {_OPTIONAL} if set(there) & set(_TEXT_PARTS) else {_OPTIONAL, *_TEXT_PARTS}
+        parts = [part for part in SCHEMAS if part in there or part not in left_out]
         frames = {part: _read_part(root / f"{part}.parquet") for part in parts}
+        frames = {**_without_texts(frames["records"]), **frames}
         try:
             return cls(**frames, settings=settings)
         except InputError as error:
@@ -204,6 +208,20 @@ def _read_part(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
 
 
+def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Questions, answers and chunks that the records name, with blank texts."""
+    questions = records[[*_QUESTION, "domain", "kind", "language"]].drop_duplicates(_QUESTION)
+    questions[["split", "question", "reference"]] = ""
+    for name in ("human_answers", "gold", "documents"):
+        questions[name] = [[] for _ in range(len(questions))]
+    chunks = records[["dataset", "chunk_size", "chunk_ids"]].explode("chunk_ids").dropna().drop_duplicates()
+    return {
+        "questions": questions,
+        "answers": records.loc[records["error"] == "", list(KEY)].assign(answer=""),
+        "chunks": chunks.rename(columns={"chunk_ids": "chunk_id"}).assign(text=""),
+    }
+
+
 def _ordered(frame: pd.DataFrame, part: str, key: list[str]) -> pd.DataFrame:
     """The frame with the schema's types, sorted by its key."""
     ordered = _cast(frame, part).to_pandas()
@@ -246,4 +264,4 @@ def _check_named(what: str, named: pd.DataFrame, known: pd.DataFrame) -> None:
     unknown = ~pd.MultiIndex.from_frame(named).isin(pd.MultiIndex.from_frame(known))
     if unknown.any():
         first = named[unknown].iloc[0].to_dict()
-        raise InputError(f"records: {int(unknown.sum())} record(s) name a {what} that is not there, the first {first}")
+        raise InputError(f"records: the {what} of {int(unknown.sum())} record(s) is not there, the first is {first}")

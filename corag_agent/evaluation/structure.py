@@ -57,8 +57,8 @@ def measure_structure(query: str, candidates: Sequence[Chunk], judge: Reranker, 
     ]
     combinations = [[candidates[i]] for i in range(count)]
     combinations += [[candidates[a], candidates[b]] for a, b in affordable]
-    scores = judge.score(query, combinations)
-    single, joint = scores[:count], dict(zip(affordable, scores[count:].tolist(), strict=True))
+    scores = judge.score(query, combinations).tolist()
+    single, joint = scores[:count], dict(zip(affordable, scores[count:], strict=True))
     best = upper_bound(query, candidates, judge, replace(config, cost_coefficient=0.0), limit=LIMIT)
     room = config.budget - best.cost
     full = config.max_chunks is not None and len(best.order) >= config.max_chunks

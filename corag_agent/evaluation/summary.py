@@ -107,7 +107,7 @@ def method_table(
     failed = everything[everything["error"] != ""].groupby([*by, *SETTING]).size().to_dict()
     documents = _documents(run)
     table = []
-    for key, group in rows.groupby([*by, *SETTING], sort=False):
+    for key, group in _grouped(rows, by):
         interval = bootstrap_mean(group["rougeL"], seed, resamples, _groups(group, documents, by_document))
         table.append(
             dict(zip([*by, *SETTING], key, strict=True))
@@ -165,7 +165,7 @@ def differences(
     documents = _documents(run)
     rerankers = set(rows.loc[rows["method"] == baseline, "reranker"])
     table = []
-    for key, group in rows[rows["method"] != baseline].groupby([*by, *SETTING], sort=False):
+    for key, group in _grouped(rows[rows["method"] != baseline], by):
         setting = dict(zip([*by, *SETTING], key, strict=True))
         own = str(setting["reranker"])
         other = own if own in rerankers else _stand_in(rerankers)
@@ -194,10 +194,10 @@ def latency_table(run: EvaluationRun, experiment: str | None = None, by: Sequenc
     Raises:
         InputError: Unknown experiment or column.
     """
-    rows = _of(run.succeeded, experiment, run)
-    _check_columns(rows, by)
+    _check_columns(by)
+    rows = _in_order(_of(run.succeeded, experiment, run), run)
     table = []
-    for key, group in rows.groupby([*by, *SETTING], sort=False):
+    for key, group in _grouped(rows, by):
         setting = dict(zip([*by, *SETTING], key, strict=True))
         seconds = group[[f"seconds_{stage}" for stage in STAGES]].set_axis(list(STAGES), axis=1)
         # Without search or generation it is no total.
@@ -248,10 +248,28 @@ def experiments(run: EvaluationRun) -> list[str]:
 
 
 def _with_best(run: EvaluationRun, experiment: str | None, by: Sequence[str], seed: int) -> pd.DataFrame:
-    """Records of an experiment that did not fail, and those of each method's best reranker."""
+    """Records of an experiment that did not fail, and those of each method's best reranker.
+
+    Methods are in the order of the configuration, and the best reranker is the first of each.
+    """
     rows = _of(run.succeeded, experiment, run)
-    _check_columns(rows, by)
-    return pd.concat([rows, best_rerankers(rows, seed)], ignore_index=True)
+    _check_columns(by)
+    return _in_order(pd.concat([best_rerankers(rows, seed), rows], ignore_index=True), run)
+
+
+def _grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Hashable, ...], pd.DataFrame]]:
+    """Rows by group and `SETTING`; groups sorted, then methods and rerankers as they come."""
+    for _, part in rows.groupby([*by, "chunk_size", "budget", "variant"]):
+        yield from part.groupby([*by, *SETTING], sort=False)
+
+
+def _in_order(rows: pd.DataFrame, run: EvaluationRun) -> pd.DataFrame:
+    """Rows of one experiment, methods in the order of its configuration."""
+    known = {one["name"]: one.get("methods", []) for one in run.settings.get("runs", [])}
+    methods = known.get(rows["run"].iloc[0], []) if len(rows) else []
+    place = {name: number for number, name in enumerate(methods)}
+    order = rows["method"].map(lambda name: place.get(name, len(place)))
+    return rows.iloc[np.argsort(order.to_numpy(), kind="stable")]
 
 
 def _of(records: pd.DataFrame, experiment: str | None, run: EvaluationRun) -> pd.DataFrame:
@@ -264,7 +282,7 @@ def _of(records: pd.DataFrame, experiment: str | None, run: EvaluationRun) -> pd
     return records[records["run"] == chosen]
 
 
-def _check_columns(rows: pd.DataFrame, by: Sequence[str]) -> None:
+def _check_columns(by: Sequence[str]) -> None:
     for name in by:
         if name not in ("dataset", "domain", "kind", "language"):
             raise InputError(f"records are told apart by dataset, domain, kind and language, got {name!r}")

@@ -46,11 +46,15 @@ def printed_tables(
     if len(tables["differences"]):
         title = f"{experiment}: ROUGE-L against {baseline}, with 95 % intervals"
         drawn.append(_drawn(title, tables["differences"], where, _DIFFERENCES))
-    timed = tables["latency"]
-    if len(timed):
-        totals = timed[timed["stage"].isin(("search", "total"))]
+    totals = tables["latency"][tables["latency"]["stage"].isin(("search", "total"))]
+    if len(totals):
         drawn.append(_drawn(f"{experiment}: seconds", totals, [*where, "stage"], _LATENCY))
     return drawn
+
+
+def json_structure(run: EvaluationRun) -> list[dict[str, Any]]:
+    """The table of how the rerankers' benefits behave, as a list of rows; empty where it was not measured."""
+    return [_plain(row) for row in structure_table(run).to_dict("records")]
 
 
 def structure_text(run: EvaluationRun) -> str:
@@ -103,10 +107,15 @@ def _tables(
 
 def _drawn(title: str, table: pd.DataFrame, where: Sequence[str], columns: Sequence[_Column]) -> str:
     rows = [
-        [*(str(row[name]) or _GONE for name in where), *(_cell(row, column) for column in columns)]
+        [*(_short(str(row[name])) or _GONE for name in where), *(_cell(row, column) for column in columns)]
         for row in table.to_dict("records")
     ]
     return text_table([*where, *(column[0] for column in columns)], rows, title)
+
+
+def _short(text: str) -> str:
+    """A variant with the symbols of Definition 4.2, so that it fits into a column."""
+    return text.replace("exploration=", "c=").replace("cost_coefficient=", "λ=")
 
 
 def _cell(row: dict[Any, Any], column: _Column) -> str:

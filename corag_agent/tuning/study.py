@@ -104,7 +104,7 @@ class SharedStudy:
         for section in made_of:
             if changed := differences(before.get(section, {}), made_of[section]):
                 raise InputError(
-                    f"the study at {self._file} was made with another {section} ({', '.join(changed[:5])}); go on with "
+                    f"the study at {self._file} differs in its {section} ({', '.join(changed[:5])}); go on with "
                     "the same, or begin another study with another --output"
                 )
 

@@ -119,13 +119,12 @@ def _as_file(config: Mapping[str, Any]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def without_repeated_warnings() -> Iterator[None]:
-    """What the data or the options give cause to warn of is said in the first trial, not in every one."""
+    """What the data or the options give cause to warn of is said once, though the figures in it differ by trial."""
     said: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        new = text not in said
-        said.add(text)
+        new = record.msg not in said
+        said.add(record.msg)
         return new
 
     loggers = [logging.getLogger(name) for name in ("corag_agent.datamodule", "corag_agent.module")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from corag_agent.callbacks.lineage import table_digest
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.report import StudyReport
 from corag_agent.tuning.space import SearchSpace, overridden
@@ -15,7 +16,6 @@ from corag_agent.tuning.study import SharedStudy, counted
 from corag_agent.tuning.study_file import StudyFile
 from corag_agent.tuning.trial import resolved_config, run_trial, without_repeated_warnings
 from corag_search.errors import InputError
-from corag_search.files import sha256_of
 from data_prep.progress import progress_bar
 from data_prep.table import LabelTable
 
@@ -47,7 +47,8 @@ def tune(
     searched = SearchSpace(space)
     file = StudyFile.parse(f"sqlite:{output / 'study.sqlite'}" if storage is None else storage)
     base = _base_config(searched, fit_files, overridden({}, _expanded(fit)))
-    made_of = {"space": searched.given, "fit": _without_paths(base), "labels": _labels(base)}
+    table = LabelTable.read(base["data"]["labels"])
+    made_of = {"space": searched.given, "fit": _without_paths(base), "labels": {"digest": table_digest(table)}}
     shared = SharedStudy(file, searched, made_of, base["checkpoint"]["mode"], options, output)
     try:
         _run_trials(shared, searched, base, options)
@@ -73,12 +74,6 @@ def _base_config(space: SearchSpace, files: Sequence[str], config: Mapping[str, 
     for values in space.probes():
         resolved_config((), overridden(base, values))
     return base
-
-
-def _labels(base: Mapping[str, Any]) -> dict[str, Any]:
-    path = base["data"]["labels"]
-    LabelTable.read(path)
-    return {"sha256": sha256_of(path)}
 
 
 def _without_paths(base: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,9 @@ from corag_search.policy_tree.search import AnyReranker
 from corag_search.result import SearchResult
 
 
+_NO_GAIN = 1e-9  # a gain of 0 with the noise of rounding: β* makes exact zeros likely
+
+
 def adagres(
     query: str,
     candidates: Sequence[Chunk],
@@ -62,6 +65,7 @@ def adagres(
             f"trade_off must be a finite number, at least 0, or None for the adaptive one, got {trade_off!r}"
         )
     judge = Judge(query, candidates, reranker, config)
+    candidates = judge.candidates
     similarity = cosines("embeddings", embeddings, len(candidates))
     if query_embedding is None:
         relevance = judge.single_scores()
@@ -82,7 +86,7 @@ def adagres(
     def gains(chosen: list[int]) -> NDArray[np.float64]:
         return relevance - beta * similarity[:, chosen].sum(axis=1)
 
-    return judge.result(fill_by_gain(costs, budget, gains, stop_at=0.0))
+    return judge.result(fill_by_gain(costs, budget, gains, stop_at=_NO_GAIN))
 
 
 def adaptive_trade_off(

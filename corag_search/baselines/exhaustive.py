@@ -36,6 +36,7 @@ def upper_bound(
         InputError: As `search_policy_tree`, or more combinations than the limit.
     """
     judge = Judge(query, candidates, reranker, config)
+    candidates = judge.candidates
     longest = min(judge.config.max_chunks or len(candidates), len(candidates))
     count_of = math.perm if judge.reranker.order_sensitive else math.comb
     most = sum(count_of(len(candidates), length) for length in range(1, longest + 1))

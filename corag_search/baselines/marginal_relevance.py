@@ -49,6 +49,7 @@ def mmr(
     if not isinstance(trade_off, int | float) or isinstance(trade_off, bool) or not 0 <= trade_off <= 1:
         raise InputError(f"trade_off must be a number in [0, 1], got {trade_off!r}")
     judge = Judge(query, candidates, reranker, config)
+    candidates = judge.candidates
     similarity = cosines("embeddings", embeddings, len(candidates))
     relevance = judge.single_scores()
 

@@ -43,7 +43,7 @@ def naive_matched(
         InputError: As `search_policy_tree`.
     """
     judge = Judge(query, candidates, reranker, config)
-    check_affordable(candidates, tokens, name="tokens")
+    check_affordable(judge.candidates, tokens, name="tokens")
     return judge.result(judge.filled(min(tokens, judge.config.budget)))
 
 

@@ -132,7 +132,8 @@ class MiniLMEmbedder:
 
         first, last, padding = (self.tokenizer.encode(t, add_special_tokens=False).ids for t in _SPECIAL)
         read = [np.concatenate((first, row[: MAX_TOKENS - SPECIAL_TOKENS], last)).astype(np.int32) for row in ids]
-        for rows, padded, mask in batches(read, self.batch_size, padding[0]):
+        few_shapes = model.device.type == "cpu"
+        for rows, padded, mask in batches(read, self.batch_size, padding[0], few_shapes=few_shapes):
             with torch.inference_mode():
                 hidden = model(
                     input_ids=torch.from_numpy(padded).to(model.device),

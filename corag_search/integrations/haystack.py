@@ -72,6 +72,7 @@ class CoragRanker:
             InputError: Empty query, a bad budget, or every document costs more than the budget.
             RerankerError: The reranker or its server failed.
         """
+        documents = list(documents)
         items = [Item(document.id, document.content or "", document.meta) for document in documents]
         return {"documents": [documents[row] for row in self._selector.select(query, items, budget)]}
 

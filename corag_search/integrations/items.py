@@ -91,6 +91,10 @@ class ItemSelector:
         loaded = None if config.agent is None else ConfigurationAgent.load(find_checkpoint(config.agent))
         self._corag = Corag(None, None, config, agent=loaded)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ItemSelector:
+        """Itself: it never changes, and frameworks copy what they hold."""
+        return self
+
     @property
     def model_name(self) -> str:
         """Who judges, for logs: the reranker, or the agent that will choose it."""
@@ -180,14 +184,16 @@ def chunks_of_items(items: Sequence[Item], tokenizer: Tokenizer) -> tuple[list[i
         _check_text(item)
     first = {(item.id, item.text): row for row, item in reversed(list(enumerate(items)))}
     costs = tokenizer.count([item.text for item in items])
-    rows = [row for row in sorted(first.values()) if costs[row] > 0]
-    names = _unique([items[row].id or "" for row in rows])
+    rows = [row for row in sorted(first.values()) if costs[row] > 0 and items[row].text.strip()]
+    names = _unique([_name(items[row].id) for row in rows])
     return rows, [
         Chunk(name, items[row].text, costs[row], items[row].metadata) for name, row in zip(names, rows, strict=True)
     ]
 
 
 def _check_text(item: Item) -> None:
+    if not isinstance(item.text, str):
+        raise InputError(f"the text of {item.id!r} must be a text, got {item.text!r}")
     try:
         item.text.encode()
     except UnicodeEncodeError as error:
@@ -195,6 +201,11 @@ def _check_text(item: Item) -> None:
             f"the text of {item.id!r} must be one that can be encoded as UTF-8, got half a surrogate pair at character "
             f"{error.start}; decode its source anew or remove it"
         ) from None
+
+
+def _name(id: object) -> str:
+    """An id as a chunk may have it; frameworks let through numbers, and texts that no file can hold."""
+    return "" if id is None else str(id).encode("utf-8", "backslashreplace").decode()
 
 
 def _unique(ids: Sequence[str]) -> list[str]:

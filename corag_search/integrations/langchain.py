@@ -42,5 +42,6 @@ class CoragDocumentCompressor(SelectorFields, BaseDocumentCompressor):
             InputError: Empty query, or every document costs more than the budget.
             RerankerError: The reranker or its server failed.
         """
+        documents = list(documents)
         items = [Item(document.id, document.page_content, document.metadata) for document in documents]
         return [documents[row] for row in self._selector.select(query, items, self.budget)]

@@ -277,11 +277,14 @@ class IVFPQIndex(IndexKind):
     def _everywhere(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         import faiss
 
-        lists = index if self.refine is None else faiss.downcast_index(index.base_index)
-        parameters = faiss.SearchParametersIVF(nprobe=lists.nlist)
-        if self.refine is not None:
-            parameters = faiss.IndexRefineSearchParameters(k_factor=self.k_factor, base_index_params=parameters)
-        return index.search(queries, k, params=parameters)
+        lists: Any = index if self.refine is None else faiss.downcast_index(index.base_index)
+        parameters: Any = faiss.SearchParametersIVF()
+        parameters.nprobe = lists.nlist
+        if self.refine is None:
+            return index.search(queries, k, params=parameters)
+        refining: Any = faiss.IndexRefineSearchParameters()
+        refining.k_factor, refining.base_index_params = self.k_factor, parameters
+        return index.search(queries, k, params=refining)
 
     def _lists(self, count: int) -> int:
         return self.nlist or max(1, math.isqrt(count))
@@ -344,7 +347,7 @@ def _copy_codes(index: Any, empty: Any, rows: NDArray[np.int64]) -> None:
 def _graph_parameters(list_length: int) -> Any:
     import faiss
 
-    return faiss.SearchParametersHNSW(efSearch=list_length)
+    return faiss.SearchParametersHNSW(efSearch=list_length)  # type: ignore[attr-defined]
 
 
 def _owned(index: Any) -> Any:

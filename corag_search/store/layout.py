@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ from corag_search.store.stored_chunks import ChunkLines, StoredChunks
 
 MANIFEST, INDEX, CHUNKS, STARTS = "manifest.json", "index.faiss", "chunks.jsonl", "chunks.starts.npy"
 LEXICAL = {name: f"lexical.{name}.npy" for name in LexicalIndex.ARRAYS}
+CHECKSUM = "manifest_sha256"  # of the manifest's other entries; stores of before it was added lack it
+_ENTRIES = {
+    "format", "format_version", "embedder", "tokenizer", "chunk_size", "index", "count", "bytes", "sha256"
+}  # fmt: skip
 FORMAT_VERSION = 2
 STORE = DirectoryFormat("corag-store", MANIFEST, (MANIFEST, INDEX, CHUNKS, STARTS, *LEXICAL.values()))
 
@@ -56,7 +61,13 @@ def write_manifest(root: Path, info: StoreInfo, count: int) -> None:
         "bytes": {name: (root / name).stat().st_size for name in names},
         "sha256": {name: sha256_of(root / name) for name in names},
     }
+    manifest[CHECKSUM] = _checksum(manifest)
     (root / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    """Of a manifest without its own checksum."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def when_written(root: Path) -> tuple[int, int] | None:
@@ -85,9 +96,12 @@ def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
         raise InputError(f"{root} is not a store (no {MANIFEST}); build one with `corag index --out {root}`")
     try:
         manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
-        version = manifest["format_version"]
+        version, own = manifest["format_version"], manifest.pop(CHECKSUM, None)
         if manifest["format"] != STORE.name or version != FORMAT_VERSION:
             raise InputError(f"{root} has store format {version!r}, this version reads {FORMAT_VERSION}; {_ANEW}")
+        unknown = manifest.keys() - _ENTRIES
+        if unknown or own not in (None, _checksum(manifest)):
+            raise ValueError(f"it has the entry {min(unknown)!r}" if unknown else "its checksum is another")
         info = StoreInfo(
             EmbedderIdentity(**manifest["embedder"]),
             manifest["tokenizer"],
@@ -95,7 +109,7 @@ def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
             index_kind(manifest["index"]),
         )
         count, sizes, checksums = int(manifest["count"]), dict(manifest["bytes"]), dict(manifest["sha256"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{root / MANIFEST} is damaged ({error}); {_ANEW}") from None

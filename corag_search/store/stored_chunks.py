@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
+from corag_search.errors import InputError
 
 CACHED = 16_384  # chunks that were read last stay in memory: about 25 MB of chunks of 96 tokens
 
@@ -143,7 +144,13 @@ class StoredChunks(Sequence[Chunk]):
             else:
                 chunk = self._added[~place]
                 row = {"id": chunk.id, "text": chunk.text, "cost": chunk.cost, "metadata": dict(chunk.metadata)}
-                yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+                try:
+                    yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+                except (TypeError, ValueError, RecursionError) as error:
+                    raise InputError(
+                        f"chunk {chunk.id!r}: metadata must be texts, numbers, lists and mappings, as JSON holds them "
+                        f"({error}); change or leave out what is not"
+                    ) from None
 
     def _read_and_hold(self, row: int) -> Chunk:
         chunk = self._held[row] = self._read(row)

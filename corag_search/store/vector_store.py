@@ -127,8 +127,7 @@ class VectorStore:
     ) -> VectorStore:
         """Index chunks whose embeddings are there already, `[n, dimension]`, of unit length; see `build`."""
         vectors = _checked(embeddings, len(chunks), embedder.dimension)
-        if len({chunk.id for chunk in chunks}) < len(chunks):
-            raise InputError("two chunks have the same id; ids must be unique in a store")
+        _distinct_ids(chunks)
         kind = index or FlatIndex()
         kind.check(*vectors.shape)
         return cls(StoredChunks(chunks), kind.build(vectors), StoreInfo(embedder, tokenizer, chunk_size, kind))
@@ -162,9 +161,7 @@ class VectorStore:
         Raises:
             InputError: An id is there, or is given twice.
         """
-        new = {chunk.id for chunk in chunks}
-        if len(new) < len(chunks):
-            raise InputError("two chunks have the same id; ids must be unique in a store")
+        new = _distinct_ids(chunks)
         for chunk in self.chunks:
             if chunk.id in new:
                 raise InputError(
@@ -182,10 +179,10 @@ class VectorStore:
             InputError: A document that is not there, or nothing would be left.
         """
         gone = {documents} if isinstance(documents, str) else set(documents)
-        owner = [chunk.metadata.get("document") for chunk in self.chunks]
+        owner = [_document_of(chunk) for chunk in self.chunks]
         unknown = gone.difference(owner)
         if unknown:
-            raise InputError(f"the store has no document {min(unknown)!r}; documents are named by their ids")
+            raise InputError(f"the store has no document {min(unknown, key=repr)!r}; documents are named by their ids")
         rows = np.array([row for row, document in enumerate(owner) if document not in gone], np.int64)
         if not len(rows):
             raise InputError("no chunk would be left in the store; delete its directory instead")
@@ -197,10 +194,17 @@ class VectorStore:
         return self.chunks.rows_of(ids)
 
     def embeddings(self, rows: Sequence[int] | NDArray[np.integer] | None = None) -> NDArray[np.float32]:
-        """Vectors of all chunks or of some rows, `[n, dimension]`; an index of kind ivfpq has them approximately."""
+        """Vectors of all chunks or of some rows, `[n, dimension]`; an index of kind ivfpq has them approximately.
+
+        Raises:
+            InputError: A row that is not there.
+        """
         if rows is None:
             return self._index.reconstruct_n(0, len(self))
-        return self._index.reconstruct_batch(np.asarray(rows, np.int64))
+        wanted = np.asarray(rows, np.int64)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            raise InputError(f"rows must lie in 0 … {len(self) - 1}, got {wanted.min()} … {wanted.max()}")
+        return self._index.reconstruct_batch(wanted)
 
     def search(self, query_embedding: NDArray[np.float32], k: int) -> list[Chunk]:
         """The k chunks most similar to a query, best first (fewer when the store is smaller).
@@ -283,8 +287,26 @@ class VectorStore:
         raise InputError(f"{root} was replaced again and again while it was read; try again")
 
 
+def _distinct_ids(chunks: Sequence[Chunk]) -> set[str]:
+    for chunk in chunks:
+        if not isinstance(chunk, Chunk):
+            raise InputError(f"chunks must be chunks (corag_search.Chunk), got {chunk!r} among them")
+    ids = {chunk.id for chunk in chunks}
+    if len(ids) < len(chunks):
+        raise InputError("two chunks have the same id; ids must be unique in a store")
+    return ids
+
+
+def _document_of(chunk: Chunk) -> str | int | None:
+    """The id of a chunk's document, as its metadata have it."""
+    document = chunk.metadata.get("document")
+    return document if isinstance(document, str | int) else None
+
+
 def _checked(embeddings: NDArray[np.float32], count: int, dimension: int) -> NDArray[np.float32]:
     """Vectors as FAISS takes them."""
-    if embeddings.shape != (count, dimension) or not np.isfinite(embeddings).all():
-        raise InputError(f"embeddings must be finite and of shape [{count}, {dimension}], got {list(embeddings.shape)}")
-    return np.ascontiguousarray(embeddings, np.float32)
+    with np.errstate(over="ignore"):
+        vectors = np.ascontiguousarray(embeddings, np.float32)
+    if vectors.shape != (count, dimension) or not np.isfinite(vectors).all():
+        raise InputError(f"embeddings must be finite and of shape [{count}, {dimension}], got {list(vectors.shape)}")
+    return vectors

@@ -15,8 +15,6 @@ from data_prep.table import LabelTable
 
 GRID = LabelGrid(exploration=(0.0, 2.4), cost_coefficient=(0.0, 0.1), iterations=(5, 10))
 RERANKERS = ("alpha", "beta", "gamma")
-# What the model takes from the data.
-LINKED = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 
 
 def fingerprint(grid: LabelGrid = GRID, rerankers: tuple[str, ...] = RERANKERS, dimension: int = 8) -> dict[str, Any]:

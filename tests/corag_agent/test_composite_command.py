@@ -22,13 +22,13 @@ TOPICS = ("tower", "river", "glacier", "harbour", "castle")
 pytestmark = pytest.mark.models
 
 
-def write_corpus(folder: Path, stone: str = "stone") -> None:
+def write_corpus(folder: Path) -> None:
     """A document on each topic with two questions about it."""
     folder.mkdir()
     with (folder / "documents.jsonl").open("w") as documents, (folder / "questions.jsonl").open("w") as questions:
         for number, topic in enumerate(TOPICS):
             age = f"The {topic} is {100 + number} years old."
-            filler = f"Much of the {topic} is {stone}, and its keeper writes about {stone} every day. " * 8
+            filler = f"Much of the {topic} is stone, and its keeper writes about stone every day. " * 8
             owner = f"The {topic} belongs to the town of {'ABCDE'[number]}ton."
             documents.write(json.dumps({"id": topic, "text": f"{age} {filler}{owner}"}) + "\n")
             for what, text, gold in (
@@ -51,13 +51,18 @@ GRID = ("--grid.iterations", "[4]", "--grid.exploration", "[0.5]", "--grid.cost_
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def endpoint() -> Iterator[str]:
+    with serving(echo) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Path:
     """A folder with a corpus, its store, and labels of BM25."""
     folder = tmp_path_factory.mktemp("labelled")
     write_corpus(folder / "corpus")
     assert main(["index", "--data", f"jsonl:{folder}/corpus", "--out", f"{folder}/store", "--chunk-size", "32"]) == 0
-    with serving(echo) as (url, _):
-        label(folder, url, "labels", "{bm25: {}}")
+    label(folder, endpoint, "labels", "{bm25: {}}")
     return folder
 
 
@@ -123,13 +128,12 @@ def test_from_labels_to_a_search(labelled: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_several_tables_and_labelling_with_the_composite_again(
-    labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    labelled: Path, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capturing(capsys) as run:
         assert run(labelled, tmp_path / "composite")[0] == 0
         rerankers = f"{{bm25: {{}}, composite: {{path: {tmp_path}/composite}}}}"
-        with serving(echo) as (url, _):
-            label(labelled, url, "second", rerankers)
+        label(labelled, endpoint, "second", rerankers)
         labels = [labelled / "labels.parquet", labelled / "second.parquet"]
         # The composite is no part of the next one; one data set and one store serve both tables.
         code, out, err = run(labelled, tmp_path / "next", labels=labels, rerankers=[rerankers], json=[])

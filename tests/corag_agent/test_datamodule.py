@@ -350,6 +350,19 @@ def test_the_best_fixed_configuration_is_chosen_on_the_train_split(tmp_path: Pat
     assert LabelDataModule(data_path(tmp_path)).fixed == (2, 1, 1, 1)
 
 
+def test_a_limit_draws_from_the_train_split(labels: str) -> None:
+    table = separable_table()
+    train = set(table.split("train").tolist())
+    drawn = {seed: LabelDataModule(labels, limit=12, seed=seed) for seed in (0, 1)}
+    for data in drawn.values():
+        assert len(data.trained_on) == 12 and set(data.splits["train"].tolist()) < train
+        assert len(data.splits["val"]) == len(table.split("val"))
+    assert set(drawn[0].splits["train"]) != set(drawn[1].splits["train"])
+    smaller = LabelDataModule(labels, limit=5).splits["train"]
+    assert set(smaller) < set(drawn[0].splits["train"])  # a curve's points are nested
+    assert len(LabelDataModule(labels, limit=500).splits["train"]) == len(train)
+
+
 def test_class_weights_by_hand(tmp_path: Path) -> None:
     table = separable_table()
     train = table.split("train")

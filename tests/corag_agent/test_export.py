@@ -5,41 +5,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Trainer, seed_everything
 
-from corag_agent.datamodule import LabelDataModule
 from corag_agent.export import export
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.agent import ConfigurationAgent
 from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
 from corag_search.query_features import STATISTICS, QueryFeatures
-from tests.corag_agent.synthetic_labels import GRID, LINKED, RERANKERS, separable_table, with_features
+from tests.corag_agent.synthetic_labels import GRID, RERANKERS
+from tests.corag_agent.trained_agent import FUSED, trained
 
 torch.set_num_threads(1)
-
-
-def trained(directory: Path, data: dict[str, Any] | None = None, **options: Any) -> Path:
-    """A checkpoint of the paper's width, trained for a few epochs on a table with features."""
-    seed_everything(0, verbose=False)
-    with_features(separable_table()).write(directory / "labels.parquet")
-    module_data = LabelDataModule(str(directory / "labels.parquet"), **(data or {}))
-    module = ConfigurationAgentModule(**{name: getattr(module_data, name) for name in LINKED}, **options)
-    trainer = Trainer(
-        max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, num_sanity_val_steps=0,
-    )  # fmt: skip
-    trainer.fit(module, datamodule=module_data)
-    trainer.save_checkpoint(directory / "agent.ckpt")
-    return directory / "agent.ckpt"
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("trained"))
-
-
-FUSED = {"extra_inputs": ["chunk_mean", "statistics"], "standardise": True}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +86,25 @@ def test_what_is_written(checkpoint: Path, tmp_path: Path) -> None:
     for fact in ("| test/rougeL | 0.6125 |", "`synthetic-8`", "`alpha`, `beta`, `gamma`", "`iterations`: 5 to 10"):
         assert fact in card
     assert str(tmp_path) not in card + json.dumps(config)
+
+
+def test_a_missing_key_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    file = export(checkpoint, tmp_path / "agent") / "config.json"
+    config = json.loads(file.read_text())
+    needed = {"format": "not that of a corag-agent", "format_version": "format version None", "sha256": "says None"}
+    entries = (
+        *("rerankers", "settings", "ranges", "layers", "inputs", "settings_heads", "embedder"),
+        *("calibration", "fallback"),
+    )
+    for key, message in {**needed, **{key: f"config.json has no {key}; export it again" for key in entries}}.items():
+        file.write_text(json.dumps({name: value for name, value in config.items() if name != key}))
+        with pytest.raises(InputError, match=message) as raised:
+            ConfigurationAgent.load(tmp_path / "agent")
+        assert "\n" not in str(raised.value)
+    # What only tells where it comes from may be missing.
+    told = ("grid", "labels", "training", "metrics")
+    file.write_text(json.dumps({name: value for name, value in config.items() if name not in told}))
+    assert ConfigurationAgent.load(tmp_path / "agent").rerankers == RERANKERS
 
 
 def test_same_checkpoint_same_bytes(checkpoint: Path, tmp_path: Path) -> None:

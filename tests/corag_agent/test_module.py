@@ -12,7 +12,7 @@ from corag_agent.metrics import METRICS
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.errors import InputError
 from data_prep.table import LabelTable
-from tests.corag_agent.synthetic_labels import LINKED, separable_table, write_separable_table
+from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
 
 torch.set_num_threads(1)
 
@@ -23,8 +23,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def make_module(data: LabelDataModule, **options: Any) -> ConfigurationAgentModule:
-    linked = {name: getattr(data, name) for name in LINKED}
-    return ConfigurationAgentModule(**linked, **{"hidden": (32, 16, 8), **options})
+    return ConfigurationAgentModule.for_data(data, **{"hidden": (32, 16, 8), **options})
 
 
 def make_trainer(**options: Any) -> Trainer:

@@ -113,10 +113,13 @@ def test_the_same_command_goes_on(labels: str, tmp_path: Path, capsys: pytest.Ca
     assert run("--config", other, *given[2:], "--storage", storage) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert "was made with another space (model.hidden.choices)" in err
+    assert "differs in its space (model.hidden.choices)" in err
     config(tmp_path, epochs=1)
     assert run(*given, "--storage", storage, "--set", "model.margin=0.5") == 2
-    assert "was made with another fit (model.margin)" in capsys.readouterr().err
+    assert "differs in its fit (model.margin)" in capsys.readouterr().err
+    given[3] = write_separable_table(tmp_path, seed=1)
+    assert run(*given, "--storage", storage) == 2
+    assert "differs in its labels (digest)" in capsys.readouterr().err
 
 
 def test_hopeless_trials_are_pruned(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,9 +211,9 @@ def test_only_the_best_keeps_its_checkpoint(journal: StudyFile) -> None:
 def test_a_study_of_something_else_is_refused(file: StudyFile) -> None:
     opened(file)
     other = {"model.margin": {"type": "float", "low": 0.0, "high": 2.0}, "model.hidden": SPACE["model.hidden"]}
-    with pytest.raises(InputError, match=r"was made with another space \(model.margin.high\); go on with the same"):
+    with pytest.raises(InputError, match=r"differs in its space \(model.margin.high\); go on with the same"):
         opened(file, space=other)
-    with pytest.raises(InputError, match=r"was made with another fit \(seed_everything\)"):
+    with pytest.raises(InputError, match=r"differs in its fit \(seed_everything\)"):
         opened(file, fit={"seed_everything": 1})
 
 

@@ -255,7 +255,7 @@ def test_a_flipped_byte(directory: Path, position: int) -> None:
     weights = bytearray((directory / "model.safetensors").read_bytes())
     weights[position] ^= 1
     (directory / "model.safetensors").write_bytes(weights)
-    with pytest.raises(InputError, match="damaged or of another directory"):
+    with pytest.raises(InputError, match="damaged or of another export"):
         load_reranker("composite", path=directory)
 
 
@@ -263,7 +263,7 @@ def test_a_flipped_byte(directory: Path, position: int) -> None:
     ("values", "message"),
     [
         ({"format": "corag-agent"}, "not that of a corag-composite"),
-        ({"format_version": 2}, "format version 2, readable are 1; make it again"),
+        ({"format_version": 2}, "format version 2, readable are 1; export it again"),
         ({"format_version": None}, "format version None"),
         ({"sha256": "0" * 64}, "damaged"),
         ({"parts": []}, "parts must be at least one reranker"),

@@ -105,13 +105,11 @@ def test_one_process_at_a_time_changes_a_directory(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"mine\n"
-        with pytest.raises(InputError, match=r"another process is changing .*store now; wait until it has finished"):
-            with changing_alone(target):
-                pass
+        with pytest.raises(InputError, match=r"another process is changing .*store now; wait"), changing_alone(target):
+            pass
         os.kill(other.pid, signal.SIGKILL)  # what it held is free with it
-    with changing_alone(target):
-        with replacing_directory(target, KIND) as partial:
-            fill(partial, "2")
+    with changing_alone(target), replacing_directory(target, KIND) as partial:
+        fill(partial, "2")
     with changing_alone(target):
         assert (target / "data").read_text() == "2"
 

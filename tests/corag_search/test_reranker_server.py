@@ -309,6 +309,7 @@ def test_scores_off_the_declared_scale(scale, scores, message):
         (Reply('[{"index": 0, "score": NaN}]'), "gave the score nan for index 0"),
         (Reply('[{"index": 0, "score": 1e999}]'), "gave the score inf for index 0"),
         (Reply('[{"index": 0, "score": 1' + "0" * 400 + "}]"), r"gave the score 10+\.\.\. for index 0"),
+        (Reply("out\r\n\x1b[31m of\0 me\u202emory", status=400), r"answered 400 \(out \[31m of me mory\)$"),
         (
             Reply(status=307, headers={"Location": "http://127.0.0.1:9/"}),
             r"307 \(to http://127.*redirects are not",

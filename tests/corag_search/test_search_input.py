@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from corag_search import Chunk, InputError, SearchConfig, search_policy_tree, search_policy_trees
-from corag_search.baselines import naive_rag
+from corag_search.baselines import naive_rag, upper_bound
 from tests.corag_search.scripted import RandomScores, Scripted, chunks_of
 
 CONFIG = SearchConfig(iterations=8, budget=12)
@@ -131,6 +131,7 @@ def test_candidates_may_come_in_any_row(make) -> None:
     expected = search_policy_tree("q", chunks, RandomScores(1), CONFIG)
     assert search_policy_tree("q", make(chunks), RandomScores(1), CONFIG) == expected
     assert naive_rag("q", make(chunks), RandomScores(1), CONFIG) == naive_rag("q", chunks, RandomScores(1), CONFIG)
+    assert upper_bound("q", make(chunks), RandomScores(1), CONFIG).objective >= expected.objective
     assert search_policy_trees(iter(["q"]), iter([make(chunks)]), RandomScores(1), CONFIG) == [expected]  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from corag_search import Chunk, InputError, VectorStore
 from corag_search.store import CHUNKS, INDEX, MANIFEST, EmbedderIdentity, HNSWIndex
-from corag_search.store.layout import LEXICAL, STARTS
+from corag_search.store.layout import CHECKSUM, LEXICAL, STARTS
 
 
 class HashEmbedder:
@@ -105,6 +105,7 @@ def replaced(directory: Path, name: str, content: bytes) -> Path:
     (directory / name).write_bytes(content)
     manifest = json.loads((directory / MANIFEST).read_text())
     manifest["bytes"][name], manifest["sha256"][name] = len(content), hashlib.sha256(content).hexdigest()
+    manifest.pop(CHECKSUM, None)
     (directory / MANIFEST).write_text(json.dumps(manifest))
     return directory
 
@@ -234,6 +235,46 @@ def test_a_damaged_or_foreign_manifest_is_refused(store: VectorStore, tmp_path: 
             VectorStore.load(tmp_path / "s")
 
 
+def test_a_flipped_bit_of_the_manifest_is_refused(store: VectorStore, tmp_path: Path) -> None:
+    store.save(tmp_path / "s")
+    manifest = tmp_path / "s" / MANIFEST
+    good = manifest.read_bytes()
+    for place in range(0, len(good) - 1, 2):
+        manifest.write_bytes(good[:place] + bytes([good[place] ^ 1 << place // 2 % 8]) + good[place + 1 :])
+        with pytest.raises(InputError):
+            VectorStore.load(tmp_path / "s", verify=False)
+    manifest.write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        VectorStore.load(tmp_path / "s")
+
+
+@pytest.mark.parametrize("value", [object(), {1}, np.int64(3), b"text", "\ud800", {("a",): 1}])
+def test_metadata_that_no_file_can_hold_are_refused_and_the_old_store_stays(
+    store: VectorStore, tmp_path: Path, value: object
+) -> None:
+    store.save(tmp_path / "s")
+    odd = store.add([Chunk("odd", "text", 1, {"document": "x", "value": value})], HashEmbedder())
+    with pytest.raises(InputError, match="chunk 'odd': metadata must be texts, numbers, lists and mappings, as JSON"):
+        odd.save(tmp_path / "s")
+    assert tuple(VectorStore.load(tmp_path / "s").chunks) == tuple(store.chunks)
+    assert [file.name for file in tmp_path.iterdir()] == ["s"]
+
+
+def test_documents_of_any_name(store: VectorStore) -> None:
+    added = [Chunk("n", "text 1", 1, {"document": 1}), Chunk("l", "text 2", 1, {"document": ["d"]})]
+    mixed = store.add(added, HashEmbedder())
+    assert [chunk.id for chunk in mixed.remove([1, "d"]).chunks] == ["l"]  # type: ignore[list-item]
+    with pytest.raises(InputError, match="the store has no document"):
+        mixed.remove([2, "x"])  # type: ignore[list-item]
+
+
+def test_rows_that_are_not_there_have_no_vectors(store: VectorStore) -> None:
+    for rows in ([-1], [0, 30], np.array([3, -1])):
+        with pytest.raises(InputError, match=r"rows must lie in 0 … 29, got"):
+            store.embeddings(rows)
+    assert store.embeddings([]).shape == (0, 16)
+
+
 def test_another_embedder_is_refused(store: VectorStore) -> None:
     class Other(HashEmbedder):
         fingerprint = "f2"
@@ -255,5 +296,9 @@ def test_unusable_queries_and_chunks(store: VectorStore) -> None:
         VectorStore.build([], HashEmbedder())
     with pytest.raises(InputError, match="two chunks have the same id"):
         VectorStore.build([CHUNKS_GIVEN[0], CHUNKS_GIVEN[0]], HashEmbedder())
+    with pytest.raises(InputError, match=r"chunks must be chunks \(corag_search\.Chunk\), got 'a' among them"):
+        VectorStore.from_embeddings(["a"], np.ones((1, 16), np.float32), EmbedderIdentity("h", 16, "f"))  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"embeddings must be finite and of shape \[1, 16\]"):
+        VectorStore.from_embeddings(CHUNKS_GIVEN[:1], np.full((1, 16), 1e300), EmbedderIdentity("h", 16, "f"))
     with pytest.raises(InputError, match=r"embeddings must be finite and of shape \[30, 16\]"):
         VectorStore.from_embeddings(CHUNKS_GIVEN, np.full((30, 16), np.nan, np.float32), EmbedderIdentity("h", 16, "f"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,21 @@ def test_as_a_list(first: list[Chunk], data) -> None:
         for row in (len(plain), -len(plain) - 1):
             with pytest.raises(IndexError):
                 chunks[row]
+
+
+def test_threads_share_the_chunks_that_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far fewer are held than are asked for; what is forgotten is read again."""
+    monkeypatch.setattr("corag_search.store.stored_chunks.CACHED", 7)
+    plain = [Chunk(str(n), f"text {n}", 1) for n in range(40)]
+    chunks = mapped(StoredChunks(plain), tmp_path / "c")
+
+    def ask(seed: int) -> bool:
+        rows = np.random.default_rng(seed).integers(0, 40, 300).tolist()
+        return chunks.of(rows) == [plain[row] for row in rows]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(ask, range(40)))
+    assert sum(chunk is not None for chunk in chunks._held) <= 7
 
 
 def test_a_file_of_another_length(tmp_path: Path) -> None:

@@ -86,12 +86,12 @@ def test_a_deep_tree_is_laid_out() -> None:
 
 def test_most_nodes_as_good_as_the_best_one() -> None:
     """The scale has no width then; what is below has its lowest step."""
-    scores = {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.1}
+    scores = {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.5, "e": 0.1}
     config = SearchConfig(iterations=1, budget=10, cost_coefficient=0, max_chunks=1)
-    trace = traced(search_policy_tree("q", chunks_of(a=1, b=1, c=1, d=1), Scripted(scores), config, trace=True))
+    trace = traced(search_policy_tree("q", chunks_of(a=1, b=1, c=1, d=1, e=1), Scripted(scores), config, trace=True))
     low, high = shade_range(trace)
     assert low == high
-    assert [shade(node.objective, low, high) for node in trace.nodes] == [SHADES - 1] * 3 + [0]
+    assert [shade(node.objective, low, high) for node in trace.nodes] == [SHADES - 1] * 4 + [0]
     assert "<svg" in tree_page(trace)
 
 

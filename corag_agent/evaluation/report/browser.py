@@ -107,7 +107,7 @@ def _records(rows: pd.DataFrame, numbers: Mapping[str, Numbers]) -> dict[str, li
         columns["tokens"].append(row["prompt_tokens"])
         columns["error"].append(row["error"] or 0)
         for name in _SCORES:
-            columns[name].append(_score(row[name]))
+            columns[name].append(None if row["error"] else _score(row[name]))
     return columns
 
 

@@ -13,6 +13,7 @@ from corag_agent.evaluation.report.report_table import Column
 from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, number, way_name
 from corag_agent.evaluation.summary import BEST
 
+_GROUPS = ("dataset", "domain", "kind")
 TABLE_BELOW = "The table below has the values."
 OFF = "†"  # marks an agent used off what its labels were made with
 BEST_NOTE = (
@@ -71,9 +72,13 @@ def interval(low: float, high: float, decimals: int = 3) -> str:
 
 
 def best_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each method the row of `BEST`, or the only one that it has."""
-    several = frame["method"].isin(frame.loc[frame["reranker"] == BEST, "method"])
-    return in_method_order(frame[~several | (frame["reranker"] == BEST)])
+    """Of each method, in each setting and group, the row of `BEST`.
+
+    Without one, which takes several rerankers and questions in both halves, it is the only one, or the first by name.
+    """
+    ranked = frame.assign(_later=frame["reranker"] != BEST).sort_values(["_later", "reranker"], kind="stable")
+    key = [name for name in ("run", *_GROUPS, "chunk_size", "budget", "variant", "method") if name in frame]
+    return in_method_order(ranked.drop_duplicates(key).drop(columns="_later").sort_index())
 
 
 def single_rows(frame: pd.DataFrame) -> pd.DataFrame:

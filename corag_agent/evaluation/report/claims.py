@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,6 +11,7 @@ from corag_agent.evaluation.intervals import paired_ratio
 from corag_agent.evaluation.records import SECONDS, EvaluationRun
 from corag_agent.evaluation.report.wording import (
     AGENT,
+    MISSING,
     NAIVE,
     TREE,
     UPPER,
@@ -36,6 +38,7 @@ class Claim:
         threshold: Of the ratio own / other.
         rising: Whether the target is a ratio above the threshold.
         share: Whether the ratio is shown as a share, and not as a difference.
+        paired: Whether the tree search is compared with the baseline of the same reranker, over all rerankers.
     """
 
     baseline: str
@@ -46,6 +49,7 @@ class Claim:
     threshold: float
     rising: bool = True
     share: bool = False
+    paired: bool = False
 
     @property
     def target(self) -> str:
@@ -89,9 +93,10 @@ CLAIMS = (
         "objective",
         "Upper",
         "Share of Upper's objective",
-        "It reaches {value} of the objective of the best of all orders: {own} of {other}.",
+        "By the same reranker it reaches {value} of the objective of the best of all orders: {own} of {other}.",
         0.99,
         share=True,
+        paired=True,
     ),
     Claim(
         UPPER,
@@ -111,6 +116,7 @@ CLAIMS = (
         0.1,
         rising=False,
         share=True,
+        paired=True,
     ),
     Claim(
         NAIVE,
@@ -120,6 +126,7 @@ CLAIMS = (
         "From question to answer it takes {own} ms, LLM included, and {rival} {other} ms: {value} {more}.",
         1.1,
         rising=False,
+        paired=True,
     ),
 )
 
@@ -139,6 +146,7 @@ class Figure:
         own: The method's mean.
         other: The baseline's mean.
         questions: How many both answered.
+        on_distribution: Whether no agent was used off what its labels were made with.
     """
 
     claim: Claim
@@ -151,6 +159,7 @@ class Figure:
     own: float
     other: float
     questions: int
+    on_distribution: bool
 
     @property
     def differs(self) -> bool:
@@ -161,16 +170,24 @@ class Figure:
     def verdict(self) -> str:
         """Whether the target is met, by the whole interval or on average only."""
         sign = 1 if self.claim.rising else -1
-        worst, mean, best = sorted(sign * (value - self.claim.threshold) for value in (self.low, self.ratio, self.high))
-        if worst >= 0 and (worst > 0 or self.claim.threshold != 1):
+        low, mean, high = (sign * (value - self.claim.threshold) for value in (self.low, self.ratio, self.high))
+        # A difference of zero meets no target that is a difference.
+        if min(low, high) > 0 or (min(low, high) == 0 and self.claim.threshold != 1):
             return "✓ met"
-        if best < 0:
+        if max(low, high) < 0:
             return "✗ missed"
         return "(✓) met on average" if mean > 0 else "(✗) missed on average"
 
     @property
+    def shown(self) -> str:
+        """The ratio, as the claim shows it."""
+        return self.claim.shown(self.ratio)
+
+    @property
     def interval(self) -> str:
         """Both ends, as the claim shows them."""
+        if math.isnan(self.low):
+            return MISSING
         return f"{self.claim.shown(self.low).removesuffix(' %')} to {self.claim.shown(self.high)}"
 
     def sentence(self) -> str:
@@ -178,7 +195,7 @@ class Figure:
         form = milliseconds if self.claim.metric in TIMES else number
         counts = 0 if self.claim.metric == "prompt_tokens" else 3
         own, other = (number(value, counts) if form is number else form(value) for value in (self.own, self.other))
-        value = self.claim.shown(self.ratio)
+        value = self.shown
         if not self.claim.share:
             value = value.lstrip("+−")
         fixed = "its best reranker" if self.reranker == BEST else self.reranker
@@ -188,9 +205,13 @@ class Figure:
             more = "more" if self.ratio >= 1 else "less"
         told = self.claim.sentence.format(own=own, other=other, value=value, more=more, rival=rival)
         zero = "100 %" if self.claim.share else "zero"
-        if self.differs:
-            return f"{told} The interval excludes {zero}."
-        return f"{told} The interval includes {zero}: these questions do not tell the two apart."
+        if math.isnan(self.low):
+            told += " One question gives no interval."
+        elif self.differs:
+            told += f" The interval excludes {zero}."
+        else:
+            told += f" The interval includes {zero}: these questions do not tell the two apart."
+        return told
 
 
 def figures_of(run: EvaluationRun) -> list[Figure]:
@@ -241,24 +262,32 @@ def _baselines(claim: Claim, method: str, rows: pd.DataFrame) -> list[str]:
     """Rerankers of the baseline to compare with: its best, but the agent with each that the tree search has."""
     if claim.baseline == TREE:
         return sorted(rows.loc[rows["method"] == TREE, "reranker"].unique()) if method == AGENT else []
-    return [_reranker(rows, claim.baseline)]
+    if claim.paired and claim.baseline == UPPER and method == AGENT:
+        return []  # it has no reranker of its own
+    return [chosen_reranker(rows, claim.baseline)]
 
 
-def _reranker(rows: pd.DataFrame, method: str) -> str:
-    """`BEST` where the method has that, or its only one."""
+def chosen_reranker(rows: pd.DataFrame, method: str) -> str:
+    """`BEST` where the method has that; else its only one, or the first by name where too few questions tell."""
     names = rows.loc[rows["method"] == method, "reranker"]
     return BEST if (names == BEST).any() else str(names.min())
 
 
 def _figure(claim: Claim, dataset: str, method: str, reranker: str, rows: pd.DataFrame) -> Figure | None:
     """A claim over the questions that both answered; None without such, or where the baseline's mean is not above 0."""
-    own = rows[(rows["method"] == method) & (rows["reranker"] == _reranker(rows, method))]
-    other = rows[(rows["method"] == claim.baseline) & (rows["reranker"] == reranker)]
-    both = own.merge(other, on="question_id", suffixes=("", "_other"))
+    own, other = rows[rows["method"] == method], rows[rows["method"] == claim.baseline]
+    key = ["question_id"]
+    if claim.paired and method == TREE:
+        own, other, key = own[own["reranker"] != BEST], other[other["reranker"] != BEST], [*key, "reranker"]
+    else:
+        own, other = own[own["reranker"] == chosen_reranker(rows, method)], other[other["reranker"] == reranker]
+    both = own.merge(other, on=key, suffixes=("", "_other"))
     a, b = both[claim.metric].to_numpy(float), both[f"{claim.metric}_other"].to_numpy(float)
     if not len(both) or not b.mean() > 0:
         return None
-    gain = paired_ratio(a, b)
+    gain = paired_ratio(a, b, groups=list(both["question_id"]))
     fixed = reranker if claim.baseline == TREE else ""
     ends = (1 + gain.mean, 1 + gain.low, 1 + gain.high)
-    return Figure(claim, dataset, method, fixed, *ends, float(a.mean()), float(b.mean()), len(both))
+    means = (float(a.mean()), float(b.mean()))
+    fits = bool(own["on_distribution"].all())
+    return Figure(claim, dataset, method, fixed, *ends, *means, both["question_id"].nunique(), fits)

@@ -49,6 +49,8 @@ def contents_of(run: EvaluationRun) -> Contents:
     Raises:
         InputError: The run has no records.
     """
+    if run.succeeded.empty and len(run):
+        return Contents((), tuple(filter(None, [_failures_section(run)])), _facts(run))
     methods = _of_all(run, method_table, experiments(run))
     fixed = _fixed(methods)
     compared = fixed[~fixed["method"].str.startswith(ORDER)]
@@ -77,6 +79,8 @@ def _of_all(
 def _grouped(run: EvaluationRun, compared: pd.DataFrame, by: str) -> Section | None:
     """The section by kind or domain; worked out for the runs that it shows only."""
     shown = dict.fromkeys(name for _, name, _ in fullest_runs(compared, "method"))
+    if not shown:
+        return None
     table = _fixed(_of_all(run, method_table, shown, by=("dataset", by)))
     return group_section(table[~table["method"].str.startswith(ORDER)], by, GROUPS[by])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from corag_agent.evaluation.report.cells import BEST_NOTE
+from corag_agent.evaluation.report.cells import BEST_NOTE, OFF, OFF_NOTE
 from corag_agent.evaluation.report.claims import CLAIMS, Figure
 from corag_agent.evaluation.report.plots import Measured, interval_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, legend_of
-from corag_agent.evaluation.report.wording import AGENT, NAIVE, TREE, counted, method_name, number, way_name
+from corag_agent.evaluation.report.wording import AGENT, MISSING, NAIVE, TREE, counted, method_name, number, way_name
 from corag_agent.evaluation.summary import BEST
 
 
@@ -24,13 +24,16 @@ def headline_table(figures: Sequence[Figure]) -> ReportTable:
             if figure.claim == claim:
                 name = f"{figure.dataset}, {method_name(figure.method)}" if several else figure.dataset
                 name += f", against {_fixed(figure)}" if figure.reranker else ""
-                cells = (name, claim.shown(figure.ratio), figure.interval, figure.verdict, figure.sentence())
+                result = figure.shown + ("" if figure.on_distribution else OFF)
+                cells = (name, result, figure.interval, figure.verdict, figure.sentence())
                 rows.append(Row(cells, f"{claim.title}. Target: {claim.target}."))
     caption = "Headline figures, with 95 % paired bootstrap intervals"
     note = (
         "Met or missed: the whole interval lies on that side of the target; on average: the mean does, the interval "
         f"reaches across. {BEST_NOTE}"
     )
+    if not all(figure.on_distribution for figure in figures):
+        note += f" {OFF_NOTE}"
     return ReportTable(caption, tuple(Column(name, numeric=False) for name in columns), tuple(rows), note)
 
 
@@ -39,8 +42,9 @@ def _fixed(figure: Figure) -> str:
 
 
 def leading_method(figures: Sequence[Figure]) -> str:
-    """The one that the page speaks of first: the search with the agent where there is one."""
-    return AGENT if any(figure.method == AGENT for figure in figures) else TREE
+    """The one that the page speaks of first: the search with the agent, if every data set has it."""
+    datasets = [{figure.dataset for figure in figures if figure.method == method} for method in (TREE, AGENT)]
+    return AGENT if datasets[1] and datasets[0] <= datasets[1] else TREE
 
 
 def rivals_plot(figures: Sequence[Figure]) -> Plot | None:
@@ -59,10 +63,7 @@ def rivals_plot(figures: Sequence[Figure]) -> Plot | None:
         marks = [_above(figure, datasets.index(figure.dataset)) for figure in found]
         rows.append((way_name(baseline, reranker), marks))
     title = f"ROUGE-L of {method_name(leading)} above each rival, in %"
-    told = "; ".join(
-        f"{figure.dataset}, {method_name(figure.claim.baseline)}: {figure.claim.shown(figure.ratio)}"
-        for figure in shown
-    )
+    told = "; ".join(f"{figure.dataset}, {method_name(figure.claim.baseline)}: {figure.shown}" for figure in shown)
     svg = interval_plot(rows, "% above the rival, 95 % interval", f"{title}. {told}.", reference=0)
     return Plot(title, svg, legend_of(datasets, range(len(datasets))))
 
@@ -83,22 +84,19 @@ def verdict_sentence(figures: Sequence[Figure]) -> str:
         return (
             "Neither tree search nor NaiveRAG was compared at one setting in this run, so there is no headline figure."
         )
-    above = sum(figure.differs and figure.ratio > 1 for figure in gains)
-    below = sum(figure.differs and figure.ratio < 1 for figure in gains)
-    parts = [f"better than NaiveRAG on {above} of {counted(len(gains), 'data set')}"]
-    if below:
-        parts.append(f"worse on {below}")
-    if len(gains) - above - below:
-        parts.append(f"not told apart from it on {len(gains) - above - below}")
-    sentence = f"By ROUGE-L, {method_name(leading)} is {_joined(parts)}"
+    counts = {
+        "better than": sum(figure.differs and figure.ratio > 1 for figure in gains),
+        "worse than": sum(figure.differs and figure.ratio < 1 for figure in gains),
+        "not told apart from": sum(not figure.differs for figure in gains),
+    }
+    (first, count), *others = [(words, count) for words, count in counts.items() if count]
+    parts = [f"{first} NaiveRAG on {count} of {counted(len(gains), 'data set')}"]
+    parts += [f"{words} it on {count}" for words, count in others]
+    sentence = f"By ROUGE-L, {method_name(leading)} is {', '.join(parts)}"
     if tokens:
         low, high = (number(100 * choose(figure.ratio for figure in tokens), 0) for choose in (min, max))
         sentence += f", and spends {low if low == high else f'{low} to {high}'} % of its tokens"
     return sentence + "."
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def tiles_html(figures: Sequence[Figure]) -> str:
@@ -124,13 +122,18 @@ def _tiles(figures: Sequence[Figure], leading: str) -> Iterator[str]:
         details = [
             f"ROUGE-L against NaiveRAG: <b>{word}</b>",
             f"95 %: {gain.interval}; target {gain.claim.target}: {gain.verdict}",
-            f"<b>{tokens.claim.shown(tokens.ratio)}</b> of the tokens ({tokens.interval})" if tokens else "",
-            f"<b>{time.claim.shown(time.ratio)}</b> time for a question ({time.interval})" if time else "",
+            f"<b>{tokens.shown}</b> of the tokens{_ends(tokens)}" if tokens else "",
+            f"<b>{time.shown}</b> time for a question{_ends(time)}" if time else "",
         ]
         told = "".join(f"<p>{detail}</p>" for detail in details if detail)
-        without = f", without agent {other.claim.shown(other.ratio)}" if other else ""
+        off = f'<p class="soft">{OFF_NOTE}</p>' if not gain.on_distribution else ""
+        without = f", without agent {other.shown}" if other else ""
         yield (
             f'<div class="tile {kind}"><div><h3><bdi>{escape(dataset)}</bdi></h3>'
-            f'<p class="large">{gain.claim.shown(gain.ratio)}</p></div><div>{told}'
-            f'<p class="soft">{counted(gain.questions, "question")}{without}</p></div></div>'
+            f'<p class="large">{gain.shown}</p></div><div>{told}'
+            f'<p class="soft">{counted(gain.questions, "question")}{without}</p>{off}</div></div>'
         )
+
+
+def _ends(figure: Figure) -> str:
+    return "" if figure.interval == MISSING else f" ({figure.interval})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.contents import Contents, contents_of
 from corag_agent.evaluation.report.headline import headline_table, verdict_sentence
-from corag_agent.evaluation.report.report_table import table_markdown
+from corag_agent.evaluation.report.report_table import markdown_text, table_markdown
 
 
 def report_markdown(run: EvaluationRun, contents: Contents | None = None) -> str:
@@ -16,7 +16,7 @@ def report_markdown(run: EvaluationRun, contents: Contents | None = None) -> str
         contents: Of this run, if they were worked out before.
     """
     contents = contents or contents_of(run)
-    facts = "; ".join(f"{name}: {value}" for name, value in contents.facts.items())
+    facts = "; ".join(f"{name}: {markdown_text(value)}" for name, value in contents.facts.items())
     blocks = ["# Evaluation", verdict_sentence(contents.figures), facts]
     if contents.figures:
         blocks += ["## Headline", table_markdown(headline_table(contents.figures))]

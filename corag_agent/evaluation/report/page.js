@@ -97,7 +97,7 @@
       if (wanted(index, gain) && mentions(index, words)) found.push([index, gain]);
     }
     found.sort((a, b) => a[0] - b[0]);
-    const order = byId("order").value;
+    const order = byId("sort").value;
     const sign = order === "gain" ? -1 : 1;
     if (order !== "given") found.sort((a, b) => (a[1] === null) - (b[1] === null) || sign * (a[1] - b[1]));
     report();
@@ -110,9 +110,13 @@
     const gains = found.map(([, gain]) => gain).filter((gain) => gain !== null);
     let text = `${found.length} of ${rows.size} questions`;
     if (gains.length && byId("way").value !== byId("baseline").value) {
-      const count = (outcome) => gains.filter((gain) => OUTCOMES[outcome](0, gain)).length;
+      const count = (outcome, one, many) => {
+        const number = gains.filter((gain) => OUTCOMES[outcome](0, gain)).length;
+        return `${number} ${number === 1 ? one : many}`;
+      };
+      const counts = [count("win", "win", "wins"), count("tie", "tie", "ties"), count("loss", "loss", "losses")];
       const mean = gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
-      text += `: ${count("win")} wins, ${count("tie")} ties, ${count("loss")} losses, mean difference ${signed(mean)}`;
+      text += `: ${counts.join(", ")}, mean difference ${signed(mean)}`;
     }
     byId("found").textContent = text;
   }

@@ -119,21 +119,21 @@ def table_markdown(table: ReportTable) -> str:
     lines = [_line(names), _line(["---:" if column.numeric else "---" for column in table.columns])]
     for section, rows in groupby(table.rows, _section):
         if section:
-            lines.append(_line([f"**{_safe(section)}**", *[""] * (len(names) - 1)]))
+            lines.append(_line([f"**{markdown_text(section)}**", *[""] * (len(names) - 1)]))
         for row in rows:
-            cells = [_safe(cell) for cell in row.cells]
+            cells = [markdown_text(cell) for cell in row.cells]
             lines.append(_line([f"**{cell}**" if index in row.best else cell for index, cell in enumerate(cells)]))
-    note = f"\n\n{_safe(table.note)}" if table.note else ""
+    note = f"\n\n{markdown_text(table.note)}" if table.note else ""
     text = "\n".join(lines) + note
     if table.folded:
         return f"<details><summary>{escape(table.caption)}</summary>\n\n{text}\n\n</details>"
-    return f"**{_safe(table.caption)}**\n\n{text}"
+    return f"**{markdown_text(table.caption)}**\n\n{text}"
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _safe(text: str) -> str:
-    """A text that means itself in a cell of Markdown: on one line, with nothing that would be markup."""
+def markdown_text(text: str) -> str:
+    """A text that means itself in Markdown, also in a cell: on one line, with nothing that would be markup."""
     return re.sub(r"([\\`*_|<>\[\]~$#])", r"\\\1", " ".join(text.split()))

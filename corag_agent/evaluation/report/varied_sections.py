@@ -296,7 +296,7 @@ def structure_section(structure: pd.DataFrame) -> Section | None:
     rows = []
     for row in structure.to_dict("records"):
         shares = [percent(row[name]) for name in ("not_additive", "worse_than_best", "order_matters", "not_largest")]
-        ends = f"{percent(row['low'])} to {percent(row['high'])}"
+        ends = f"{percent(row['low']).removesuffix(' %')} to {percent(row['high'])}"
         section = f"{row['dataset']}, chunks of {row['chunk_size']}, budget {row['budget']}"
         cells = (row["reranker"], f"{row['questions']:,}", *shares, ends, number(row["best_chunks"], 1))
         rows.append(Row(cells, section))

@@ -75,7 +75,7 @@ def agent_that_says(table: LabelTable, reranker: int, settings: np.ndarray) -> C
     tensors["input_scale"][:] = 1.0
     ranges = {name: list(bounds) for name, bounds in table.grid.ranges.items()}
     config = {"rerankers": table.rerankers, "embedder": table.embedder, "ranges": ranges, "inputs": ["embedding"]}
-    heads = {"settings_heads": "shared", "calibration": {"temperature": 1.0}}
+    heads = {"settings_heads": "shared", "calibration": {"temperature": 1.0}, "fallback": None}
     return ConfigurationAgent(tensors, {**config, **heads, "settings": list(SETTINGS), "layers": [8, 2]})
 
 

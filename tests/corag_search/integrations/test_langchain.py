@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -12,6 +13,7 @@ from langchain_core.runnables import RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
+from corag_search.errors import InputError
 from corag_search.integrations.langchain import CoragDocumentCompressor
 from tests.corag_search.integrations.blocking import WaitsForLoop
 from tests.corag_search.integrations.conftest import counting
@@ -25,6 +27,24 @@ DOCUMENTS = [
     Document("gamma gamma gamma", id="c"),
 ]
 SCORES = {"a": 0.5, "b": 0.4, "c": 0.3, "ab": 0.6, "ba": 0.8}
+
+
+def test_documents_as_loaders_leave_them() -> None:
+    """Blank pages, ids that are no text, a row of them that can be gone through once; and a copy of all of it."""
+    compressor = copy.deepcopy(CoragDocumentCompressor(budget=20, reranker="bm25"))
+    odd = [
+        Document(" \n\t", id="blank"),
+        Document.model_construct(page_content="alpha", metadata=None, id=7),
+        Document("beta alpha", id="\ud800"),
+    ]
+    assert {document.page_content for document in compressor.compress_documents(iter(odd), "alpha")} <= {
+        "alpha",
+        "beta alpha",
+    }
+    assert compressor.compress_documents(odd[:1], "alpha") == []
+    assert compressor.compress_documents(odd[1:2], "alpha") == odd[1:2]
+    with pytest.raises(InputError, match="the text of None must be a text, got None"):
+        compressor.compress_documents([Document.model_construct(page_content=None, metadata={}, id=None)], "alpha")
 
 
 def test_a_retriever_gives_the_chosen_documents_in_the_found_order() -> None:

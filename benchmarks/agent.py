@@ -1,0 +1,206 @@
+"""The configuration agent against its rivals, out of fold over a label table.
+
+    python benchmarks/agent.py ablation benchmarks/labels/all.parquet --seeds 5 > runs/agent.md
+    python benchmarks/agent.py curve benchmarks/labels/all.parquet
+    python benchmarks/agent.py noise benchmarks/labels/all.parquet
+
+`ablation` cross-validates by document (an article's languages together) over several seeds: every question is tested
+once a seed, by something that has not seen its document. Differences are against the best fixed configuration, chosen
+inside the training folds, with paired bootstrap intervals over questions. `curve` trains the default agent on growing
+shares of the training questions. `noise` says how much of the oracle's lead is chance, from the answers that several
+configurations share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
+
+from corag_agent.evaluation.cross_validation import Choices, Chooser, Fold, agent_chooser, fixed_chooser, out_of_fold
+from corag_agent.evaluation.intervals import Interval, paired_bootstrap
+from corag_agent.evaluation.text_table import text_table
+from data_prep.selection import best_fixed, choose_labels
+from data_prep.table import LabelTable
+
+Values = NDArray[np.float64]
+
+STATISTICS = {"extra_inputs": ["statistics"]}
+FUSED = {"extra_inputs": ["chunk_mean", "statistics"]}
+REGRET_ONLY = {"weight_contrastive": 0.0, "weight_classification": 0.0, "weight_regression": 0.0, "weight_regret": 1.0}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A line of the table."""
+
+    name: str
+    chooser: Chooser
+
+
+def contenders(quick: bool) -> list[Contender]:
+    """Everything that is compared; `quick` leaves the networks out."""
+    rivals = [
+        Contender("best fixed configuration", fixed_chooser),
+        Contender("best fixed configuration of the domain", by_domain),
+        Contender("k nearest neighbours", nearest_neighbours),
+        Contender("k nearest neighbours, with statistics", lambda fold: nearest_neighbours(fold, statistics=True)),
+        Contender("logistic regression", logistic_regression),
+        Contender("logistic regression, with statistics", lambda fold: logistic_regression(fold, statistics=True)),
+    ]
+    networks: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("agent, the paper's", {}, {}),
+        ("without contrastive loss", {}, {"weight_contrastive": 0.0}),
+        ("without regression (settings by chance)", {}, {"weight_regression": 0.0}),
+        ("classification only (the paper's first try)", {}, {"weight_contrastive": 0.0, "weight_regression": 0.0}),
+        ("all pairs of a batch", {}, {"contrast": "all"}),
+        ("balanced classes", {"balance": True}, {"balance_classes": True}),
+        ("heads per reranker", {}, {"settings_heads": "per_reranker"}),
+        ("soft targets, all questions", {"target_temperature": 0.1, "train_on": "all"}, {}),
+        ("regret loss beside the three", {"train_on": "all"}, {"weight_regret": 5.0}),
+        ("regret loss alone", {"train_on": "all"}, REGRET_ONLY),
+        ("regret loss alone, heads per reranker", {"train_on": "all"}, {**REGRET_ONLY, "settings_heads": "per_reranker"}),
+        ("regret loss alone, with statistics", {"train_on": "all", **STATISTICS}, REGRET_ONLY),
+        ("regret loss alone, with statistics and chunks", {"train_on": "all", **FUSED}, REGRET_ONLY),
+        ("soft targets, with statistics", {"target_temperature": 0.1, "train_on": "all", **STATISTICS}, {}),
+    ]
+    return rivals if quick else rivals + [Contender(name, agent_chooser(data, model)) for name, data, model in networks]
+
+
+def by_domain(fold: Fold) -> Choices:
+    """The best fixed configuration of each test question's domain, and of all where the domain was not seen."""
+    domains = fold.table.questions["domain"].to_numpy()
+    chosen = []
+    for row in fold.splits["test"]:
+        own = fold.seen[domains[fold.seen] == domains[row]]
+        chosen.append(best_fixed(fold.table, own if len(own) else fold.seen))
+    return np.array(chosen, dtype=np.intp)
+
+
+def inputs_of(table: LabelTable, statistics: bool) -> Values:
+    """The query embeddings, with the standardised retrieval statistics beside them if wanted."""
+    if not statistics:
+        return table.embeddings.astype(np.float64)
+    if table.statistics is None:
+        raise SystemExit("the label table has no retrieval statistics; run `corag label` again to add them")
+    scaled = StandardScaler().fit_transform(table.statistics) / np.sqrt(table.statistics.shape[1])
+    return np.concatenate([table.embeddings, scaled], axis=1)
+
+
+def nearest_neighbours(fold: Fold, statistics: bool = False) -> Choices:
+    """The configuration that is best for the nearest training questions; how many is chosen on the validation split."""
+    inputs, rouge = inputs_of(fold.table, statistics), fold.table.rouge()
+
+    def choose(rows: NDArray[np.intp], known: NDArray[np.intp], count: int) -> Choices:
+        near = NearestNeighbors(n_neighbors=min(count, len(known))).fit(inputs[known])
+        found = known[near.kneighbors(inputs[rows], return_distance=False)]
+        return np.array([best_fixed(fold.table, own) for own in found], dtype=np.intp)
+
+    train, val = fold.splits["train"], fold.splits["val"]
+    reached = {count: rouge[(val, *choose(val, train, count).T)].mean() for count in (5, 10, 20, 40, 80, 160)}
+    return choose(fold.splits["test"], fold.seen, max(reached, key=lambda count: reached[count]))
+
+
+def logistic_regression(fold: Fold, statistics: bool = False) -> Choices:
+    """The most probable best reranker, at the settings that are best for it in training; as strong as validation says."""
+    inputs, table = inputs_of(fold.table, statistics), fold.table
+    labels = choose_labels(table)
+
+    def choose(rows: NDArray[np.intp], known: NDArray[np.intp], strength: float) -> Choices:
+        kept = known[labels.kept[known]]
+        classes = np.unique(labels.reranker[kept])
+        if len(classes) < 2:
+            return np.tile(best_fixed(table, known), (len(rows), 1)).astype(np.intp)
+        model = LogisticRegression(C=strength, max_iter=2_000).fit(inputs[kept], labels.reranker[kept])
+        settings = {reranker: best_settings_of(table, known, reranker) for reranker in classes}
+        return np.array([settings[reranker] for reranker in model.predict(inputs[rows])], dtype=np.intp)
+
+    train, val = fold.splits["train"], fold.splits["val"]
+    strengths = (0.1, 1.0, 10.0, 100.0)
+    reached = {s: table.rouge()[(val, *choose(val, train, s).T)].mean() for s in strengths}
+    return choose(fold.splits["test"], fold.seen, max(reached, key=lambda strength: reached[strength]))
+
+
+def best_settings_of(table: LabelTable, rows: NDArray[np.intp], reranker: int) -> tuple[int, int, int, int]:
+    """The best fixed settings of one reranker."""
+    means = table.rouge()[rows, reranker].mean(axis=0).round(9)
+    point = np.unravel_index(int(means.argmax()), means.shape)
+    return reranker, int(point[0]), int(point[1]), int(point[2])
+
+
+def ablation(table: LabelTable, arguments: argparse.Namespace) -> None:
+    """Prints the table of all contenders, over all questions and without Chinese."""
+    seeds = range(arguments.seeds)
+    reached: dict[str, tuple[Values, Values]] = {}
+    for contender in contenders(arguments.quick):
+        if arguments.only and not any(part in contender.name for part in arguments.only):
+            continue
+        reached[contender.name] = out_of_fold(arguments.labels, table, contender.chooser, arguments.folds, seeds)
+        print(f"{contender.name}: {reached[contender.name][0].mean():.4f}", file=sys.stderr, flush=True)
+    parts = {"all questions": np.ones(len(table), bool)}
+    chinese = (table.questions["language"] == "zh").to_numpy()
+    if chinese.any() and not chinese.all():
+        parts["without Chinese"] = ~chinese
+    for name, part in parts.items():
+        print(f"\n### {name} ({part.sum()}; {arguments.folds} folds by document, {len(seeds)} seeds)\n")
+        print(results(table, reached, part))
+
+
+def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: NDArray[np.bool_]) -> str:
+    """One table in Markdown."""
+    fixed = reached["best fixed configuration"][0][:, part].mean(axis=0)
+    default = [list(getattr(table.grid, n)).index(v) for n, v in table.grid.defaults._asdict().items()]
+    whole = table.rouge()[part]
+    oracles = {
+        "rerankers": whole[:, :, *default].max(axis=1).mean(),
+        "grid": whole.reshape(len(whole), -1).max(axis=1).mean(),
+    }
+    rows = []
+    for name, (rouge, tokens) in reached.items():
+        own = rouge[:, part].mean(axis=0)  # of each question, over seeds
+        lead = "" if name == "best fixed configuration" else difference(paired_bootstrap(own, fixed))
+        spread = rouge[:, part].mean(axis=1)
+        closed = [f"{(own.mean() - fixed.mean()) / (oracle - fixed.mean()):.1%}" for oracle in oracles.values()]
+        rows.append((name, f"{own.mean():.4f}", f"{spread.std():.4f}", lead, *closed, f"{tokens[:, part].mean():.0f}"))
+    for name, value in oracles.items():
+        rows.append((f"oracle over {'all grid points' if name == 'grid' else name}", f"{value:.4f}", *[""] * 5))
+    head = ("", "ROUGE-L", "sd of seeds", "above best fixed", "closed (rerankers)", "closed (grid)", "tokens")
+    return text_table(head, rows)
+
+
+def difference(interval: Interval) -> str:
+    """A difference with its interval."""
+    return f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
+
+
+def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
+    """Prints what the default agent reaches with growing shares of the training questions."""
+    raise SystemExit("not there yet")
+
+
+COMMANDS: dict[str, Callable[[LabelTable, argparse.Namespace], None]] = {"ablation": ablation, "curve": curve}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=COMMANDS)
+    parser.add_argument("labels")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="Leave the networks out.")
+    parser.add_argument("--only", nargs="*", help="Contenders whose names hold one of these words.")
+    arguments = parser.parse_args()
+    COMMANDS[arguments.what](LabelTable.read(Path(arguments.labels)), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""`corag report`: what it writes and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import corag_agent.commands.report
+from corag_agent.cli import main
+from corag_agent.evaluation.records import EvaluationRun
+from tests.corag_agent.evaluation.report_runs import Experiment, made_run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the run `ev`."""
+    monkeypatch.chdir(tmp_path)
+    made_run({"d": 6}, [Experiment(methods=("naive_rag", "tree"), rerankers=("bm25",))]).write("ev")
+    return tmp_path
+
+
+def test_page_and_markdown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--run", "ev", "--out", "out/r.html", "--markdown", "r.md", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)["written"]
+    assert written == {name: Path(name).stat().st_size for name in ("out/r.html", "r.md")}
+    page = Path("out/r.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and "q0005" in page
+    assert "## Headline" in Path("r.md").read_text(encoding="utf-8")
+    assert main(["report", "--run", "ev", "--markdown", "only.md"]) == 0
+    assert Path("only.md").read_bytes() == Path("r.md").read_bytes()
+
+
+def test_fewer_questions_and_some_splits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--run", "ev", "--out", "r.html", "--questions", "2"]) == 0
+    assert "2 of 6 questions" in Path("r.html").read_text(encoding="utf-8")
+    assert main(["report", "--run", "ev", "--out", "r.html", "--splits", "test"]) == 0
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "d (4 questions)" in page and "q0003" not in page
+    assert main(["report", "--run", "ev", "--out", "r.html", "--splits", "val"]) == 2
+    assert "has train, test" in capsys.readouterr().err.replace("test, train", "train, test")
+
+
+def test_a_published_run_has_no_texts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--run", "ev", "--markdown", "with.md"]) == 0
+    whole = EvaluationRun.read("ev")
+    for part in ("questions", "answers", "chunks"):
+        Path(f"ev/{part}.parquet").unlink()
+    bare = EvaluationRun.read("ev")
+    assert bare.records.equals(whole.records)
+    assert set(bare.questions["question"]) == set(bare.answers["answer"]) == set(bare.chunks["text"]) == {""}
+    assert main(["report", "--run", "ev", "--markdown", "without.md", "--out", "r.html"]) == 0
+    assert Path("without.md").read_bytes() == Path("with.md").read_bytes()
+    assert "no texts" in Path("r.html").read_text(encoding="utf-8")
+    whole.write("ev")
+    Path("ev/answers.parquet").unlink()  # that one alone is a loss
+    assert main(["report", "--run", "ev", "--out", "r.html"]) == 2
+    assert "answers.parquet does not exist" in capsys.readouterr().err
+
+
+def test_a_large_page_is_warned_of(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(corag_agent.commands.report, "LARGE", 1000)
+    assert main(["report", "--run", "ev", "--out", "r.html"]) == 0
+    assert "--questions 200" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "r.html"], "--run is required"),
+        (["--run", "ev"], "--out report.html"),
+        (["--run", "ev", "--out", "r.pdf"], "out must end in .html, got 'r.pdf'"),
+        (["--run", "ev", "--markdown", "r.txt"], "markdown must end in .md, got 'r.txt'"),
+        (["--run", "ev", "--out", "r.html", "--questions", "0"], "questions must be at least 1, got 0"),
+        (["--run", "nowhere", "--out", "r.html"], "nowhere/run.json does not exist"),
+    ],
+)
+def test_unusable_input(here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *arguments]) == 2
+    captured = capsys.readouterr().err
+    assert message in captured and captured.count("\n") == 1
+    assert not Path("r.html").exists()

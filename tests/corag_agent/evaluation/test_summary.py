@@ -1,0 +1,197 @@
+"""Tables of a run, worked out by hand and in plain loops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from corag_agent.evaluation.intervals import paired_bootstrap, paired_ratio
+from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, SECONDS, EvaluationRun
+from corag_agent.evaluation.summary import (
+    BEST,
+    best_choices,
+    best_rerankers,
+    differences,
+    experiments,
+    half_of,
+    latency_table,
+    method_table,
+    structure_table,
+)
+from corag_agent.evaluation.summary_text import json_tables, printed_tables, structure_text
+from corag_search import InputError
+
+QUESTIONS = [f"q{i}" for i in range(24)]
+HALF = {question: half_of("d", question) for question in QUESTIONS}
+
+
+def record(question: str, method: str, reranker: str, rouge: float, tokens: int = 10, **more: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        **dict(zip(KEY, ("d", question, "main", method, reranker, 96, 300, ""), strict=True)),
+        **{name: "" for name in ("domain", "kind", "language", "error")},
+        **dict.fromkeys((*SCORES, *PARTIAL), rouge),
+        **dict.fromkeys(SECONDS, math.nan),
+        **{"settings": "{}", "order": [0], "chunk_ids": ["c"], "evaluations": 1, "answer_tokens": 3},
+        **{"prompt_tokens": tokens, "on_distribution": True},
+    }
+    return plain | more
+
+
+def run_of(rows: list[dict[str, Any]], structure: pd.DataFrame | None = None) -> EvaluationRun:
+    records = pd.DataFrame(rows, columns=SCHEMAS["records"].names)
+    names = sorted({(row["dataset"], row["question_id"]) for row in rows})
+    questions = pd.DataFrame(
+        [
+            dict.fromkeys(("domain", "kind", "language", "split", "question", "reference"), "")
+            | {"dataset": d, "question_id": q, "human_answers": [], "gold": [], "documents": [f"doc{q[-1]}"]}
+            for d, q in names
+        ]
+    )
+    chunks = pd.DataFrame([{"dataset": d, "chunk_size": 96, "chunk_id": "c", "text": "x"} for d, _ in names])
+    answers = records[list(KEY)].assign(answer="x")
+    return EvaluationRun(records, questions, answers, chunks.drop_duplicates(), {"runs": [{"name": "main"}]}, structure)
+
+
+def noisy(seed: int = 0) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(seed)
+    rows = []
+    for question in QUESTIONS:
+        base = generator.random() / 2
+        for method, gain in (("naive_rag", 0.0), ("tree", 0.2)):
+            for reranker in ("a", "b"):
+                rouge = base + gain + 0.1 * generator.random()
+                rows.append(record(question, method, reranker, rouge, tokens=20 if method == "naive_rag" else 5))
+        rows.append(record(question, "agent", "", base + 0.15))
+    return rows
+
+
+def test_the_best_reranker_is_chosen_on_the_other_half() -> None:
+    assert 6 <= sum(HALF.values()) <= 18
+    # "a" is better on half 0, "b" on half 1: whoever looks at what is reported would get 1.0 everywhere.
+    rows = [
+        record(question, method, reranker, float((reranker == "a") == (HALF[question] == 0)))
+        for question in QUESTIONS
+        for method in ("naive_rag", "tree")
+        for reranker in ("a", "b")
+    ]
+    run = run_of(rows)
+    choices = best_choices(run.succeeded).set_index(["method", "half"])["reranker"]
+    assert dict(choices) == {(m, h): "ab"[h] for m in ("naive_rag", "tree") for h in (0, 1)}
+    best = best_rerankers(run.succeeded)
+    assert len(best) == 2 * len(QUESTIONS) and (best["rougeL"] == 0).all() and set(best["reranker"]) == {BEST}
+    for _, row in best.iterrows():
+        assert row["chosen"] == "ab"[1 - HALF[row["question_id"]]]
+
+
+def test_equal_rerankers_go_to_fewer_tokens() -> None:
+    rows = [record(q, "tree", r, 0.5, tokens=t) for q in QUESTIONS for r, t in (("a", 9), ("b", 8), ("c", 8))]
+    assert set(best_choices(run_of(rows).succeeded)["reranker"]) == {"b"}
+
+
+def test_means_and_failures() -> None:
+    rows = noisy()
+    rows[0] |= {"error": "broken", "order": [], "chunk_ids": []} | dict.fromkeys((*SCORES, *PARTIAL), math.nan)
+    table = method_table(run_of(rows), resamples=500).set_index(["method", "reranker"])
+    assert list(table.loc[("naive_rag", "a"), ["questions", "failed"]]) == [23, 1]
+    expected = [row["rougeL"] for row in rows[1:] if (row["method"], row["reranker"]) == ("naive_rag", "a")]
+    assert table.loc[("naive_rag", "a"), "rougeL"] == pytest.approx(np.mean(expected))
+    row = table.loc[("tree", "b")]
+    assert row["rougeL_low"] < row["rougeL"] < row["rougeL_high"] and row["prompt_tokens"] == 5
+    assert ("agent", "") in table.index and ("agent", BEST) not in table.index
+
+
+def test_differences_are_paired_with_the_baseline_of_the_same_reranker() -> None:
+    rows = noisy()
+    table = differences(run_of(rows), resamples=2000).set_index(["method", "reranker"])
+    of = {(r["method"], r["reranker"], r["question_id"]): r["rougeL"] for r in rows}
+    # The run is in the order of its keys.
+    order = sorted(QUESTIONS)
+    a, b = ([of[method, "a", q] for q in order] for method in ("tree", "naive_rag"))
+    row, wanted = table.loc[("tree", "a")], paired_bootstrap(a, b, resamples=2000)
+    assert (row["difference"], row["low"], row["high"]) == (wanted.mean, wanted.low, wanted.high)
+    assert row["relative"] == paired_ratio(a, b).mean and row["low"] > 0
+    assert (row["tokens"], row["tokens_low"], row["tokens_high"]) == (0.25, 0.25, 0.25)
+    # The agent, which has no reranker, is set against NaiveRAG's best.
+    best = best_rerankers(run_of(rows).succeeded).set_index(["method", "question_id"])["rougeL"]
+    gap = np.mean([of["agent", "", q] - best["naive_rag", q] for q in order])
+    assert table.loc[("agent", ""), "difference"] == pytest.approx(gap)
+    assert "naive_rag" not in table.index.get_level_values("method")
+
+
+def test_questions_that_only_one_has_are_left_out() -> None:
+    rows = [record(q, "naive_rag", "", 0.2) for q in QUESTIONS[:10]]
+    rows += [record(q, "tree", "", 0.5) for q in QUESTIONS[5:]]
+    row = differences(run_of(rows), resamples=100).iloc[0]
+    assert row["questions"] == 5 and row["difference"] == pytest.approx(0.3)
+    nothing = [record("q0", "naive_rag", "", 0.0), record("q0", "tree", "", 0.5)]
+    assert math.isnan(differences(run_of(nothing), resamples=100).iloc[0]["relative"])
+
+
+def test_groups_by_kind_and_documents() -> None:
+    rows = [row | {"kind": "compound" if row["question_id"] in QUESTIONS[:8] else ""} for row in noisy()]
+    table = method_table(run_of(rows), by=("kind",), resamples=200)
+    counts = table[table["reranker"] == "a"].groupby("kind")["questions"].first()
+    assert dict(counts) == {"": 16, "compound": 8}
+    single, grouped = (
+        differences(run_of(rows), by_document=by_document, resamples=2000).iloc[0] for by_document in (False, True)
+    )
+    assert single["difference"] == grouped["difference"] and single["low"] != grouped["low"]
+
+
+def test_latency_is_of_what_was_measured() -> None:
+    rows = [
+        record(q, "tree", "", 0.5, seconds_search=float(i + 1), seconds_generate=10.0, seconds_embed=math.nan)
+        for i, q in enumerate(QUESTIONS[:4])
+    ]
+    rows.append(record("q9", "tree", "", 0.5, seconds_search=7.0))  # its answer came out of the cache
+    table = latency_table(run_of(rows)).set_index("stage")
+    assert list(table.loc["search", ["questions", "mean", "p50"]]) == [5, 17 / 5, 3.0]
+    assert table.loc["search", "p95"] == pytest.approx(4 + 0.8 * 3)  # between 4 and 7
+    assert list(table.loc["total", ["questions", "mean"]]) == [4, 12.5] and "embed" not in table.index
+    assert latency_table(run_of(noisy())).empty
+
+
+def test_structure_shares() -> None:
+    base = {"dataset": "d", "run": "s", "reranker": "a", "chunk_size": 96, "budget": 300, "candidates": 8}
+    one = {"pairs": 10, "additive": 2, "worse_than_best": 5, "order_matters": 0, "best_chunks": 1}
+    two = {"pairs": 30, "additive": 0, "worse_than_best": 3, "order_matters": 6, "best_chunks": 2}
+    frame = pd.DataFrame(
+        [
+            base | one | {"question_id": "q0", "best_is_largest": False},
+            base | two | {"question_id": "q1", "best_is_largest": True},
+        ]
+    )
+    run = run_of(noisy(), frame)
+    row = structure_table(run).iloc[0]
+    wanted = {"questions": 2, "pairs": 40, "not_additive": 0.95, "worse_than_best": 0.2, "order_matters": 0.15}
+    assert {name: row[name] for name in wanted} == pytest.approx(wanted)
+    assert (row["not_largest"], row["best_chunks"]) == (0.5, 1.5)
+    assert "0.950" in structure_text(run) and structure_table(run_of(noisy())).empty
+
+
+def test_unknown_names_are_refused() -> None:
+    run = run_of(noisy())
+    assert experiments(run) == ["main"]
+    for call, message in (
+        (lambda: method_table(run, "other"), "there is no run 'other' in this evaluation; it has main"),
+        (lambda: method_table(run, by=("size",)), "got 'size'"),
+        (lambda: differences(run, "magic"), "the baseline 'magic' is no method of this run; it has"),
+        (lambda: differences(run, metric="bleu"), "metric must be one of rouge1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_tables_are_printed_and_plain() -> None:
+    run = run_of(noisy())
+    means, compared = printed_tables(run, "main", "naive_rag")
+    assert "main: means" in means and "best" in means and "gold" in means
+    assert "main: ROUGE-L against naive_rag, with 95 % intervals" in compared and "agent" in compared
+    tables = json_tables(run, "main", "naive_rag")
+    assert {row["method"] for row in tables["differences"]} == {"tree", "agent"} and tables["latency"] == []
+    assert not printed_tables(run, "main", "none")[1:]  # without the baseline there is nothing to compare with
+    assert all(len(line) <= 130 for text in (means, compared) for line in text.splitlines())
