@@ -91,6 +91,8 @@ class AgentOutcomes(Metric):
         at = self.follow(predicted, output.settings[rows, predicted])
         wanted = self._unscaled(batch.pairs.settings[:, 0][rows, best])
         chosen = self._unscaled(output.settings[rows, best])
+        exploration, cost_coefficient, iterations = self._at_defaults
+        at_defaults = rouge[:, :, exploration, cost_coefficient, iterations]
         added = Outcomes(
             logits=output.logits,
             rerankers=best,
@@ -100,7 +102,7 @@ class AgentOutcomes(Metric):
             tokens=batch.tokens[rows, *at],
             fixed=rouge[rows, *fixed.tolist()],
             oracle=rouge.flatten(1).amax(dim=1),
-            oracle_rerankers=rouge[(..., *self._at_defaults)].amax(dim=1),
+            oracle_rerankers=at_defaults.amax(dim=1),
         )
         for name, values in added._asdict().items():
             getattr(self, name).append(values.detach())

@@ -17,7 +17,6 @@ from corag_search.errors import InputError
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.result import SearchResult
 
-
 _NO_GAIN = 1e-9  # a gain of 0 with the noise of rounding: β* makes exact zeros likely
 
 
