@@ -239,6 +239,11 @@ class Corag:
         if retriever is not None:
             with _timed(timings, "retrieve"):
                 given = tuple(retriever.retrieve(query, count, embedding=embedding))
+            if not given:
+                raise InputError(
+                    f"retrieval found no chunk for the query {query[:60]!r}; lexical retrieval needs a word in common "
+                    "with the store: use dense or hybrid, or check that the store holds documents"
+                )
         assert given is not None, "retrieved or given"
         if self.agent is not None:
             assert embedding is not None, "embedded for the agent"
