@@ -1,34 +1,34 @@
 """The configuration agent against its rivals, out of fold over a label table.
 
     python benchmarks/agent.py ablation benchmarks/labels/all.parquet --seeds 5 > runs/agent.md
-    python benchmarks/agent.py curve benchmarks/labels/all.parquet
-    python benchmarks/agent.py noise benchmarks/labels/all.parquet
+    python benchmarks/agent.py curve benchmarks/labels/all.parquet --plot benchmarks/agent_curve.svg
 
 `ablation` cross-validates by document (an article's languages together) over several seeds: every question is tested
 once a seed, by something that has not seen its document. Differences are against the best fixed configuration, chosen
-inside the training folds, with paired bootstrap intervals over questions. `curve` trains the default agent on growing
-shares of the training questions. `noise` says how much of the oracle's lead is chance, from the answers that several
-configurations share.
+inside the training folds, with paired bootstrap intervals over questions. `curve` trains an agent on growing numbers of
+training questions.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
+from corag_agent.callbacks.figures import save_figure
+from corag_agent.evaluation.comparison import grid_index
 from corag_agent.evaluation.cross_validation import Choices, Chooser, Fold, agent_chooser, fixed_chooser, out_of_fold
 from corag_agent.evaluation.intervals import Interval, paired_bootstrap
-from corag_agent.evaluation.text_table import text_table
 from data_prep.selection import best_fixed, choose_labels
 from data_prep.table import LabelTable
 
@@ -37,6 +37,9 @@ Values = NDArray[np.float64]
 STATISTICS = {"extra_inputs": ["statistics"]}
 FUSED = {"extra_inputs": ["chunk_mean", "statistics"]}
 REGRET_ONLY = {"weight_contrastive": 0.0, "weight_classification": 0.0, "weight_regression": 0.0, "weight_regret": 1.0}
+ALL = {"train_on": "all"}
+# Options of data and model of the agent that is shipped.
+SHIPPED: tuple[dict[str, Any], dict[str, Any]] = ({**ALL, **STATISTICS}, REGRET_ONLY)
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,13 @@ def contenders(quick: bool) -> list[Contender]:
         ("all pairs of a batch", {}, {"contrast": "all"}),
         ("balanced classes", {"balance": True}, {"balance_classes": True}),
         ("heads per reranker", {}, {"settings_heads": "per_reranker"}),
-        ("soft targets, all questions", {"target_temperature": 0.1, "train_on": "all"}, {}),
-        ("regret loss beside the three", {"train_on": "all"}, {"weight_regret": 5.0}),
-        ("regret loss alone", {"train_on": "all"}, REGRET_ONLY),
-        ("regret loss alone, heads per reranker", {"train_on": "all"}, {**REGRET_ONLY, "settings_heads": "per_reranker"}),
-        ("regret loss alone, with statistics", {"train_on": "all", **STATISTICS}, REGRET_ONLY),
-        ("regret loss alone, with statistics and chunks", {"train_on": "all", **FUSED}, REGRET_ONLY),
-        ("soft targets, with statistics", {"target_temperature": 0.1, "train_on": "all", **STATISTICS}, {}),
+        ("soft targets, all questions", {"target_temperature": 0.1, **ALL}, {}),
+        ("regret loss beside the three", ALL, {"weight_regret": 5.0}),
+        ("regret loss alone", ALL, REGRET_ONLY),
+        ("regret loss alone, heads per reranker", ALL, {**REGRET_ONLY, "settings_heads": "per_reranker"}),
+        ("regret loss alone, with statistics", {**ALL, **STATISTICS}, REGRET_ONLY),
+        ("regret loss alone, with statistics and chunks", {**ALL, **FUSED}, REGRET_ONLY),
+        ("soft targets, with statistics", {"target_temperature": 0.1, **ALL, **STATISTICS}, {}),
     ]
     return rivals if quick else rivals + [Contender(name, agent_chooser(data, model)) for name, data, model in networks]
 
@@ -111,7 +114,7 @@ def nearest_neighbours(fold: Fold, statistics: bool = False) -> Choices:
 
 
 def logistic_regression(fold: Fold, statistics: bool = False) -> Choices:
-    """The most probable best reranker, at the settings that are best for it in training; as strong as validation says."""
+    """The most probable best reranker, at the settings that are best for it in training; strength by validation."""
     inputs, table = inputs_of(fold.table, statistics), fold.table
     labels = choose_labels(table)
 
@@ -158,10 +161,9 @@ def ablation(table: LabelTable, arguments: argparse.Namespace) -> None:
 def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: NDArray[np.bool_]) -> str:
     """One table in Markdown."""
     fixed = reached["best fixed configuration"][0][:, part].mean(axis=0)
-    default = [list(getattr(table.grid, n)).index(v) for n, v in table.grid.defaults._asdict().items()]
     whole = table.rouge()[part]
     oracles = {
-        "rerankers": whole[:, :, *default].max(axis=1).mean(),
+        "rerankers": whole[(slice(None), slice(None), *grid_index(table, table.grid.defaults))].max(axis=1).mean(),
         "grid": whole.reshape(len(whole), -1).max(axis=1).mean(),
     }
     rows = []
@@ -174,7 +176,7 @@ def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: 
     for name, value in oracles.items():
         rows.append((f"oracle over {'all grid points' if name == 'grid' else name}", f"{value:.4f}", *[""] * 5))
     head = ("", "ROUGE-L", "sd of seeds", "above best fixed", "closed (rerankers)", "closed (grid)", "tokens")
-    return text_table(head, rows)
+    return markdown(head, rows)
 
 
 def difference(interval: Interval) -> str:
@@ -183,8 +185,37 @@ def difference(interval: Interval) -> str:
 
 
 def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
-    """Prints what the default agent reaches with growing shares of the training questions."""
-    raise SystemExit("not there yet")
+    """Prints what an agent reaches with growing numbers of training questions, and draws it."""
+    seeds = range(arguments.seeds)
+    fixed, _ = out_of_fold(arguments.labels, table, fixed_chooser, arguments.folds, seeds)
+    rows, points = [], []
+    most = int(len(table) * (arguments.folds - 2) / arguments.folds)
+    for limit in [*(n for n in (25, 50, 100, 200, 400, 800, 1600) if n < 0.9 * most), most]:
+        chooser = agent_chooser({**SHIPPED[0], "limit": limit}, SHIPPED[1])
+        rouge, _ = out_of_fold(arguments.labels, table, chooser, arguments.folds, seeds)
+        lead = paired_bootstrap(rouge.mean(axis=0), fixed.mean(axis=0))
+        rows.append((str(limit), f"{rouge.mean():.4f}", difference(lead)))
+        points.append((limit, lead))
+        print(f"{limit}: {rouge.mean():.4f}", file=sys.stderr, flush=True)
+    print(markdown(("training questions", "ROUGE-L", "above the best fixed configuration"), rows))
+    if arguments.plot:
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        axes = figure.subplots()
+        sizes, leads = [size for size, _ in points], [lead for _, lead in points]
+        errors = [[lead.mean - lead.low for lead in leads], [lead.high - lead.mean for lead in leads]]
+        axes.errorbar(sizes, [lead.mean for lead in leads], errors, marker="o", capsize=3, color="#3b6fb6")
+        axes.axhline(0, color="#6b7280", linewidth=1)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.set_xlabel("questions to train on")
+        axes.set_ylabel("ROUGE-L above the best fixed configuration")
+        axes.spines[["top", "right"]].set_visible(False)
+        save_figure(figure, arguments.plot)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
 COMMANDS: dict[str, Callable[[LabelTable, argparse.Namespace], None]] = {"ablation": ablation, "curve": curve}
@@ -197,6 +228,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="Leave the networks out.")
+    parser.add_argument("--plot", type=Path, help="Of the curve.")
     parser.add_argument("--only", nargs="*", help="Contenders whose names hold one of these words.")
     arguments = parser.parse_args()
     COMMANDS[arguments.what](LabelTable.read(Path(arguments.labels)), arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,10 @@ def load_checkpoint(path: str | Path) -> tuple[ConfigurationAgentModule, dict[st
     if missing:
         raise _foreign(path, f"it has no {missing[0]}")
     try:
-        module = ConfigurationAgentModule.load_from_checkpoint(path, map_location="cpu", weights_only=True)
+        # In a context of its own: while Lightning's command line makes a module, any other one that is made takes that
+        # one's hyperparameters for its own.
+        load = ConfigurationAgentModule.load_from_checkpoint
+        module = Context().run(load, path, map_location="cpu", weights_only=True)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _foreign(path, "its weights and hyperparameters are not a configuration agent's") from error
     return module, state

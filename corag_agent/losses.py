@@ -58,8 +58,22 @@ def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 
     # The root has no gradient at 0; there a pair has no direction to be pushed in, so its gradient is set to 0.
     apart = squared > 0
     distance = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
-    losses = torch.where(same, squared, (margin - distance).clamp_min(0.0).square())
-    return _mean(losses)
+    return _contrast(distance, same, margin)
+
+
+def contrastive_loss_of_all_pairs(features: Tensor, rerankers: Tensor, margin: float = 1.0) -> Tensor:
+    """`contrastive_loss` over every two questions, without a copy of their feature maps for each pair.
+
+    Args:
+        features: Feature maps, `[n, feature]`.
+        rerankers: Index of the best reranker, `[n]`.
+        margin: As of `contrastive_loss`.
+    """
+    if len(features) < 2:
+        return features.sum() * 0.0  # `pdist` of nothing has no gradient path
+    distance = torch.pdist(features.to(torch.promote_types(features.dtype, torch.float32)))  # its gradient at 0 is 0
+    left, right = torch.triu_indices(len(rerankers), len(rerankers), offset=1, device=rerankers.device)
+    return _contrast(distance, rerankers[left] == rerankers[right], margin)
 
 
 def classification_loss(logits: Tensor, targets: Tensor, class_weights: Tensor | None = None) -> Tensor:
@@ -146,7 +160,8 @@ class ConfigurationLoss:
             predicted, wanted = predicted.gather(-2, best), wanted.gather(-2, best)
         axes = [axis.to(output.logits.device) for axis in self._axes]
         weights = self._weights
-        zero = output.logits.sum() * 0.0  # with a gradient path
+        # With a gradient path to every weight: DDP refuses to train a head that a step leaves out.
+        zero = (output.logits.sum() + output.settings.sum()) * 0.0
         terms = (
             self._contrastive(output.features, batch.rerankers) if weights.contrastive else zero,
             classification_loss(output.logits, batch.targets, class_weights) if weights.classification else zero,
@@ -158,10 +173,12 @@ class ConfigurationLoss:
 
     def _contrastive(self, features: Tensor, rerankers: Tensor) -> Tensor:
         if self._all_pairs:
-            features, rerankers = features.flatten(0, 1), rerankers.flatten()
-            left, right = torch.triu_indices(len(rerankers), len(rerankers), offset=1, device=rerankers.device)
-            return contrastive_loss(features[left], features[right], rerankers[left] == rerankers[right], self._margin)
+            return contrastive_loss_of_all_pairs(features.flatten(0, 1), rerankers.flatten(), self._margin)
         return contrastive_loss(features[:, 0], features[:, 1], rerankers[:, 0] == rerankers[:, 1], self._margin)
+
+
+def _contrast(distance: Tensor, same: Tensor, margin: float) -> Tensor:
+    return _mean(torch.where(same, distance, (margin - distance).clamp_min(0.0)).square())
 
 
 def _mean(losses: Tensor) -> Tensor:

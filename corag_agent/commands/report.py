@@ -32,6 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--splits", type=str | None, default=None, help="Only questions of these splits, such as test, or val,test."
     )
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="Of the bootstrap of each interval.")
     add_json(parser)
 
 
@@ -39,13 +40,14 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     page, markdown = _targets(arguments)
     from corag_agent.evaluation.records import EvaluationRun
     from corag_agent.evaluation.report import contents_of, report_markdown, report_page
+    from corag_search.registry import whole
 
     evaluation = EvaluationRun.read(arguments.run)
     if evaluation.records.empty:
         raise InputError(f"{arguments.run} has no records; run `corag evaluate` first")
     if arguments.splits is not None:
         evaluation = evaluation.of_splits(arguments.splits.split(","))
-    contents = contents_of(evaluation)
+    contents = contents_of(evaluation, whole("resamples", arguments.resamples))
     written = {}
     if page is not None:
         written[page] = report_page(evaluation, arguments.questions, contents)

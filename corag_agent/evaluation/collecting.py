@@ -37,14 +37,14 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
     """
     rows: dict[str, _Rows] = {part: [] for part in SCHEMAS}
     asked: dict[tuple[str, str], dict[str, Any]] = {}
-    texts: dict[tuple[str, int, str], str] = {}
+    chunks: dict[tuple[str, int, str], dict[str, Any]] = {}
     for experiment, planned in job.plan:
         for work in job.work(experiment, planned):
             for key, unit in job.keys(work).items():
                 if (record := done.get(key)) is not None:
                     rows["records"].append(_record_row(work, unit, record))
                     rows["answers"].append(_key_of(work, unit) | {"answer": record["answer"]})
-                    texts |= _texts(job, work, unit, record)
+                    chunks |= _chunks(job, work, unit, record)
                 elif key in failed:
                     rows["records"].append(_failed_row(work, unit, failed[key]))
                 else:
@@ -55,7 +55,7 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
                     rows["structure"].append(_structure_row(work, unit, done[key]))
     rows["questions"] = list(asked.values())
     names = ("dataset", "chunk_size", "chunk_id")
-    rows["chunks"] = [dict(zip(names, key, strict=True)) | {"text": text} for key, text in texts.items()]
+    rows["chunks"] = [dict(zip(names, key, strict=True)) | chunk for key, chunk in chunks.items()]
     frames = {part: pd.DataFrame(own, columns=SCHEMAS[part].names) for part, own in rows.items()}
     if not len(frames["structure"]):
         del frames["structure"]
@@ -74,6 +74,7 @@ def run_settings(job: Job) -> dict[str, Any]:
                 "documents": len(data.dataset.documents),
                 "questions": len(data.questions),
                 "fingerprint": data.documents_fingerprint,
+                "chunks": {str(size): count for size, count in job.store_sizes(data).items()},
             }
             for name, data in job.data.items()
         },
@@ -162,16 +163,19 @@ def _structure_row(work: Work, unit: Unit, record: Mapping[str, Any]) -> dict[st
     return key | {"candidates": unit.candidates, **record}
 
 
-def _texts(job: Job, work: Work, unit: Unit, record: Mapping[str, Any]) -> Iterator[Any]:
-    """Text of each chosen chunk, by data set, chunk size and id."""
+def _chunks(
+    job: Job, work: Work, unit: Unit, record: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, int, str], dict[str, Any]]]:
+    """Text and cost of each chosen chunk, by data set, chunk size and id."""
     corpus = job.corpus(work.data, unit.chunk_size)
-    return (
-        (
-            (work.data.source.name, unit.chunk_size, name),
-            record["texts"].get(name) or corpus.store.chunks[corpus.rows[name]].text,
-        )
-        for name in record["chunk_ids"]
-    )
+    for name in record["chunk_ids"]:
+        summary = record["texts"].get(name)
+        if summary is None:
+            chunk = corpus.store.chunks[corpus.rows[name]]
+            text, cost = chunk.text, chunk.cost
+        else:
+            text, cost = summary, job.evaluator.components.tokenizer.count([summary])[0]
+        yield (work.data.source.name, unit.chunk_size, name), {"text": text, "cost": cost}
 
 
 def _without_folders(value: Any) -> Any:

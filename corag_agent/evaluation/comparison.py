@@ -15,7 +15,7 @@ from corag_search.query_features import STATISTICS, QueryFeatures
 from data_prep.grid import GridPoint
 from data_prep.table import LabelTable
 
-TREE, AGENT = "policy_tree", "policy_tree + agent"
+TREE, AGENT = "tree", "agent"  # as `corag_agent.evaluation.methods` has them
 ORACLE_DEFAULTS, ORACLE_GRID = "oracle over rerankers", "oracle over all grid points"
 
 

@@ -130,12 +130,21 @@ class Job:
 
     def corpus(self, data: SourceData, chunk_size: int) -> Corpus:
         """A data set's documents at one chunk size, opened when first needed; one for all over the same."""
-        given = data.source.stores.get(chunk_size, f"{data.documents_fingerprint}+{data.source.distractors}")
+        key = self._corpus_key(data, chunk_size)
         with self._opening:
-            if (given, chunk_size) not in self._corpora:
-                opened = open_corpus(data, chunk_size, self.evaluator.components, self.out / STORES)
-                self._corpora[given, chunk_size] = opened
-            return self._corpora[given, chunk_size]
+            if key not in self._corpora:
+                self._corpora[key] = open_corpus(data, chunk_size, self.evaluator.components, self.out / STORES)
+            return self._corpora[key]
+
+    def store_sizes(self, data: SourceData) -> dict[int, int]:
+        """Number of chunks in each of a data set's stores that were opened, by chunk size."""
+        sizes = sorted({chunk_size for _, chunk_size in self._corpora})
+        keys = {size: self._corpus_key(data, size) for size in sizes}
+        return {size: len(self._corpora[key].store) for size, key in keys.items() if key in self._corpora}
+
+    def _corpus_key(self, data: SourceData, chunk_size: int) -> tuple[str, int]:
+        same = f"{data.documents_fingerprint}+{data.source.distractors}"
+        return data.source.stores.get(chunk_size, same), chunk_size
 
     def work(self, experiment: Experiment, planned: tuple[Unit, ...]) -> Iterator[Work]:
         """The questions of an experiment; data sets take turns, so that any beginning is a fair sample of all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,13 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
     "answers": pa.schema([*_KEY_FIELDS, ("answer", pa.string())]),
     "chunks": pa.schema(
-        [("dataset", pa.string()), ("chunk_size", pa.int32()), ("chunk_id", pa.string()), ("text", pa.string())]
+        [
+            ("dataset", pa.string()),
+            ("chunk_size", pa.int32()),
+            ("chunk_id", pa.string()),
+            ("text", pa.string()),
+            ("cost", pa.int32()),
+        ]
     ),
     "structure": pa.schema(
         [
@@ -90,10 +96,12 @@ class EvaluationRun:
         questions: One row for each question: `split` (as `corag label` has it), `reference` (what it is scored
             against), `human_answers`, `gold` (texts of the gold passages), `documents` (ids of their documents).
         answers: The key of a record, and `answer`; none for records that failed.
-        chunks: One row for each chunk that a record names: dataset, chunk_size, chunk_id, text.
+        chunks: One row for each chunk that a record names: dataset, chunk_size, chunk_id, text, and `cost` in tokens
+            (0 where the run was published without its texts).
         structure: How the rerankers' benefits behave, one row for each question, experiment, reranker, chunk size and
             budget, with the counts of `Structure`; None where no experiment measured it.
-        settings: The resolved configuration, fingerprints, versions, dates and seed, as plain JSON values.
+        settings: The resolved configuration, fingerprints, versions, dates and seed, as plain JSON values; of each
+            data set also `chunks`, the size of its store by chunk size.
     """
 
     def __init__(
@@ -142,6 +150,13 @@ class EvaluationRun:
         if kept.empty:
             there = ", ".join(self.questions["split"].unique())
             raise InputError(f"no question of this evaluation is of the splits {', '.join(splits)}; it has {there}")
+        return self._of_questions(kept)
+
+    def of_datasets(self, names: Collection[str]) -> EvaluationRun:
+        """The part of it that is about some data sets."""
+        return self._of_questions(self.questions[self.questions["dataset"].isin(list(names))])
+
+    def _of_questions(self, kept: pd.DataFrame) -> EvaluationRun:
         known = pd.MultiIndex.from_frame(kept[_QUESTION])
 
         def part(frame: pd.DataFrame) -> pd.DataFrame:
@@ -218,7 +233,7 @@ def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {
         "questions": questions,
         "answers": records.loc[records["error"] == "", list(KEY)].assign(answer=""),
-        "chunks": chunks.rename(columns={"chunk_ids": "chunk_id"}).assign(text=""),
+        "chunks": chunks.rename(columns={"chunk_ids": "chunk_id"}).assign(text="", cost=0),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from corag_agent.evaluation.intervals import Interval, bootstrap_mean, paired_bootstrap, paired_ratio
+from corag_agent.evaluation.intervals import RESAMPLES, Interval, bootstrap_mean, paired_bootstrap, paired_ratio
 from corag_agent.evaluation.records import PARTIAL, STAGES, EvaluationRun
 from corag_search.errors import InputError
 from data_prep.splits import shuffle_key
@@ -81,7 +81,7 @@ def method_table(
     experiment: str | None = None,
     by: Sequence[str] = ("dataset",),
     seed: int = 0,
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     by_document: bool = False,
 ) -> pd.DataFrame:
     """What each method reaches.
@@ -127,7 +127,7 @@ def differences(
     by: Sequence[str] = ("dataset",),
     metric: str = "rougeL",
     seed: int = 0,
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     by_document: bool = False,
 ) -> pd.DataFrame:
     """How far each method is from a baseline, on the questions that both have.
@@ -211,12 +211,15 @@ def latency_table(run: EvaluationRun, experiment: str | None = None, by: Sequenc
     return pd.DataFrame(table, columns=[*by, *SETTING, "stage", "questions", "mean", "p50", "p95"])
 
 
-def structure_table(run: EvaluationRun, by: Sequence[str] = ("dataset",)) -> pd.DataFrame:
+def structure_table(
+    run: EvaluationRun, by: Sequence[str] = ("dataset",), resamples: int = RESAMPLES
+) -> pd.DataFrame:
     """Shares that tell how far each reranker is from additive and from monotone.
 
     Args:
         run: To summarise.
         by: Columns of `structure` to tell apart.
+        resamples: Of the bootstrap.
 
     Returns:
         One row for each group, `reranker`, `chunk_size` and `budget`: `questions`, `pairs`, the shares of pairs that
@@ -228,7 +231,7 @@ def structure_table(run: EvaluationRun, by: Sequence[str] = ("dataset",)) -> pd.
         return pd.DataFrame()
     for key, group in run.structure.groupby([*by, "reranker", "chunk_size", "budget"], sort=False):
         pairs = int(group["pairs"].sum())
-        interval = bootstrap_mean((~group["best_is_largest"]).to_numpy(float))
+        interval = bootstrap_mean((~group["best_is_largest"]).to_numpy(float), resamples=resamples)
         table.append(
             dict(zip([*by, "reranker", "chunk_size", "budget"], key, strict=True))
             | {"questions": len(group), "pairs": pairs}

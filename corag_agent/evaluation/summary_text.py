@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from corag_agent.evaluation.intervals import RESAMPLES
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.summary import SETTING, differences, latency_table, method_table, structure_table
 from corag_agent.evaluation.text_table import text_table
@@ -22,9 +23,10 @@ def json_tables(
     by: Sequence[str] = ("dataset",),
     seed: int = 0,
     by_document: bool = False,
+    resamples: int = RESAMPLES,
 ) -> dict[str, list[dict[str, Any]]]:
     """All tables of an experiment as lists of rows; NaN is null. Arguments as of `summary`."""
-    tables = _tables(run, experiment, baseline, by, seed, by_document)
+    tables = _tables(run, experiment, baseline, by, seed, by_document, resamples)
     return {name: [_plain(row) for row in table.to_dict("records")] for name, table in tables.items()}
 
 
@@ -35,9 +37,10 @@ def printed_tables(
     by: Sequence[str] = ("dataset",),
     seed: int = 0,
     by_document: bool = False,
+    resamples: int = RESAMPLES,
 ) -> list[str]:
     """All tables of an experiment as text. Arguments as of `summary`."""
-    tables = _tables(run, experiment, baseline, by, seed, by_document)
+    tables = _tables(run, experiment, baseline, by, seed, by_document, resamples)
     drawn = []
     methods = tables["methods"]
     varying = [name for name in SETTING[2:] if methods[name].nunique() > 1]
@@ -52,14 +55,15 @@ def printed_tables(
     return drawn
 
 
-def json_structure(run: EvaluationRun) -> list[dict[str, Any]]:
+def json_structure(run: EvaluationRun, resamples: int = RESAMPLES) -> list[dict[str, Any]]:
     """The table of how the rerankers' benefits behave, as a list of rows; empty where it was not measured."""
-    return [_plain(row) for row in structure_table(run).to_dict("records")]
+    return [_plain(row) for row in structure_table(run, resamples=resamples).to_dict("records")]
 
 
-def structure_text(run: EvaluationRun) -> str:
+def structure_text(run: EvaluationRun, resamples: int = RESAMPLES) -> str:
     """The table of how the rerankers' benefits behave."""
-    return _drawn("rerankers' benefits", structure_table(run), ["dataset", "reranker", "chunk_size"], _STRUCTURE)
+    table = structure_table(run, resamples=resamples)
+    return _drawn("rerankers' benefits", table, ["dataset", "reranker", "chunk_size"], _STRUCTURE)
 
 
 # Columns of a printed table: title, column, digits (None for whole numbers), columns of the interval.
@@ -96,12 +100,12 @@ _STRUCTURE: tuple[_Column, ...] = (
 
 
 def _tables(
-    run: EvaluationRun, experiment: str, baseline: str, by: Sequence[str], seed: int, by_document: bool
+    run: EvaluationRun, experiment: str, baseline: str, by: Sequence[str], seed: int, by_document: bool, resamples: int
 ) -> dict[str, pd.DataFrame]:
-    methods = method_table(run, experiment, by, seed, by_document=by_document)
+    methods = method_table(run, experiment, by, seed, resamples, by_document)
     compared = pd.DataFrame()
     if baseline in set(methods["method"]):
-        compared = differences(run, baseline, experiment, by, seed=seed, by_document=by_document)
+        compared = differences(run, baseline, experiment, by, "rougeL", seed, resamples, by_document)
     return {"methods": methods, "differences": compared, "latency": latency_table(run, experiment, by)}
 
 

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from corag_agent.batches import PairBatch
-from corag_agent.encoder import EncoderOutput
+from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
 from corag_agent.losses import (
     REGRET_BANDWIDTH,
     ConfigurationLoss,
     LossWeights,
     classification_loss,
     contrastive_loss,
+    contrastive_loss_of_all_pairs,
     regression_loss,
     regret_loss,
 )
@@ -190,10 +191,11 @@ def test_all_pairs_of_a_batch() -> None:
     )
 
 
-def test_gradients_equal_finite_differences() -> None:
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_gradients_equal_finite_differences(all_pairs: bool) -> None:
     data, made = batch(torch.float64, pairs=4), output(torch.float64, pairs=4, shared=False)
     axes = [axis.double() for axis in AXES]
-    loss = ConfigurationLoss(axes, LossWeights(regret=1.0), own_settings=True)
+    loss = ConfigurationLoss(axes, LossWeights(regret=1.0), all_pairs=all_pairs, own_settings=True)
     inputs = tuple(part.detach().clone().requires_grad_() for part in made)
     assert torch.autograd.gradcheck(lambda *parts: loss(EncoderOutput(*parts), data).total, inputs)
 
@@ -209,11 +211,27 @@ def test_identical_features_have_a_finite_gradient(dtype: torch.dtype, same: boo
     assert left.grad is not None and torch.isfinite(left.grad).all()
 
 
+def test_identical_features_of_all_pairs_have_a_finite_gradient() -> None:
+    features = torch.ones(3, 4, requires_grad=True)
+    loss = contrastive_loss_of_all_pairs(features, torch.tensor([0, 1, 0]))
+    loss.backward()
+    assert loss.item() == pytest.approx(2 / 3)  # two negative pairs at distance 0
+    assert features.grad is not None and (features.grad == 0).all()
+
+
+def test_all_pairs_hold_no_copy_of_the_features_for_each() -> None:
+    held = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: held.append(x.numel()) or x, lambda x: x):
+        contrastive_loss_of_all_pairs(torch.rand(200, 64, requires_grad=True), torch.arange(200) % 3)
+    assert max(held) == 200 * 199 // 2
+
+
 @pytest.mark.parametrize("weights", [LossWeights(), LossWeights(0, 0, 0, 1), LossWeights(0, 0, 0, 0)])
-def test_no_pair_is_a_zero_with_a_gradient_path(weights: LossWeights) -> None:
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_no_pair_is_a_zero_with_a_gradient_path(weights: LossWeights, all_pairs: bool) -> None:
     whole = output()
     made, data = EncoderOutput(*(part[:0] for part in whole)), PairBatch(*(part[:0] for part in batch()))
-    terms = ConfigurationLoss(AXES, weights)(made, data)
+    terms = ConfigurationLoss(AXES, weights, all_pairs=all_pairs)(made, data)
     assert [term.item() for term in terms] == [0.0] * 5
     terms.total.backward()
     assert whole.logits.grad is not None and (whole.logits.grad == 0).all()
@@ -231,6 +249,15 @@ def test_pairs_of_one_kind_only(same: bool) -> None:
 def test_half_precision_distances_are_taken_in_single() -> None:
     left, right = torch.full((1, 4), 300.0).half(), torch.zeros(1, 4).half()
     assert contrastive_loss(left, right, torch.tensor([True])).item() == pytest.approx(4 * 300.0**2)
+
+
+@pytest.mark.parametrize("left_out", LossWeights._fields[:3])
+def test_a_loss_that_is_left_out_leaves_no_weight_without_a_gradient(left_out: str) -> None:
+    encoder = ConfigurationEncoder(3, RERANKERS, hidden=(4,))
+    data = batch()
+    terms = ConfigurationLoss(AXES, LossWeights(**{left_out: 0.0}))(encoder(torch.rand(9, 2, 3)), data)
+    terms.total.backward()
+    assert all(weight.grad is not None for weight in encoder.parameters())  # else DDP stops at the second step
 
 
 def test_every_loss_reaches_what_it_should() -> None:

@@ -59,6 +59,19 @@ def test_fit_test_export(labels: str, tmp_path: Path) -> None:
     assert agent.predict([0.0, 1.0] + [0.0] * 6).iterations in range(5, 11)
 
 
+def test_from_an_agent_for_other_rerankers(trained: Path, tmp_path: Path) -> None:
+    """Under the command line too, which makes every module with the hyperparameters of the one that it is making."""
+    fewer = write_separable_table(tmp_path, rerankers=("gamma", "alpha"))
+    start = ("--model.init_from", str(trained / "best.ckpt"), "--model.optimizer.lr", "0.0")
+    encoder = run(fewer, tmp_path / "new", *start).model.encoder
+    old = torch.load(trained / "best.ckpt", weights_only=True)["state_dict"]
+    assert torch.equal(encoder.layers[0].weight, old["encoder.layers.0.weight"])
+    assert torch.equal(encoder.reranker_head.weight, old["encoder.reranker_head.weight"][[2, 0]])
+    narrower = write_separable_table(tmp_path, dimension=6)
+    with pytest.raises(InputError, match="init_from: the checkpoint was trained with embedder"):
+        run(narrower, tmp_path / "narrower", *start)
+
+
 def test_the_resolved_config_repeats_the_run(labels: str, tmp_path: Path) -> None:
     first = run(labels, tmp_path / "one", "--model.margin", "0.7")
     second = training_cli(

@@ -116,14 +116,11 @@ def _score(value: float) -> float | None:
 
 
 def _chunks(run: EvaluationRun, numbers: Mapping[str, Numbers]) -> list[list[Any]]:
-    """Of each chunk that a record names: its id, the number of its text, and its cost where that is known."""
-    rows = run.chunks
-    costs = rows["cost"] if "cost" in rows else [None] * len(rows)
+    """Of each chunk that a record names: its id, the number of its text, and its cost in tokens."""
+    columns = ["dataset", "chunk_size", "chunk_id", "text", "cost"]
     known = {
         (dataset, size, name): [name, text, cost]
-        for dataset, size, name, text, cost in zip(
-            rows["dataset"], rows["chunk_size"], rows["chunk_id"], rows["text"], costs, strict=True
-        )
+        for dataset, size, name, text, cost in run.chunks[columns].itertuples(index=False, name=None)
     }
     chunks = [known[key] for key in numbers["chunks"]]
     return [[name, numbers["texts"].of(text), cost] for name, text, cost in chunks]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from corag_agent.evaluation.intervals import paired_ratio
+from corag_agent.evaluation.intervals import RESAMPLES, paired_ratio
 from corag_agent.evaluation.records import SECONDS, EvaluationRun
 from corag_agent.evaluation.report.wording import (
     AGENT,
@@ -214,7 +214,7 @@ class Figure:
         return told
 
 
-def figures_of(run: EvaluationRun) -> list[Figure]:
+def figures_of(run: EvaluationRun, resamples: int = RESAMPLES) -> list[Figure]:
     """Every claim on every data set, for the tree search and for that with the agent, where they were compared.
 
     A data set is looked at in one setting, `main_setting`; times in that of those where they were measured.
@@ -226,7 +226,7 @@ def figures_of(run: EvaluationRun) -> list[Figure]:
             shown = timed if claim.metric in TIMES else rows
             for method in (TREE, AGENT):
                 for reranker in _baselines(claim, method, shown):
-                    figure = _figure(claim, dataset, method, reranker, shown)
+                    figure = _figure(claim, dataset, method, reranker, shown, resamples)
                     figures += [figure] if figure else []
     return figures
 
@@ -273,7 +273,9 @@ def chosen_reranker(rows: pd.DataFrame, method: str) -> str:
     return BEST if (names == BEST).any() else str(names.min())
 
 
-def _figure(claim: Claim, dataset: str, method: str, reranker: str, rows: pd.DataFrame) -> Figure | None:
+def _figure(
+    claim: Claim, dataset: str, method: str, reranker: str, rows: pd.DataFrame, resamples: int
+) -> Figure | None:
     """A claim over the questions that both answered; None without such, or where the baseline's mean is not above 0."""
     own, other = rows[rows["method"] == method], rows[rows["method"] == claim.baseline]
     key = ["question_id"]
@@ -285,7 +287,7 @@ def _figure(claim: Claim, dataset: str, method: str, reranker: str, rows: pd.Dat
     a, b = both[claim.metric].to_numpy(float), both[f"{claim.metric}_other"].to_numpy(float)
     if not len(both) or not b.mean() > 0:
         return None
-    gain = paired_ratio(a, b, groups=list(both["question_id"]))
+    gain = paired_ratio(a, b, resamples=resamples, groups=list(both["question_id"]))
     fixed = reranker if claim.baseline == TREE else ""
     ends = (1 + gain.mean, 1 + gain.low, 1 + gain.high)
     means = (float(a.mean()), float(b.mean()))

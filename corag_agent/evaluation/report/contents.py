@@ -8,12 +8,15 @@ from typing import Any
 
 import pandas as pd
 
+from corag_agent.evaluation.intervals import RESAMPLES
 from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.evaluation.report.cases import Cases, cases_of
 from corag_agent.evaluation.report.cells import fullest_runs, groups_of, in_method_order
 from corag_agent.evaluation.report.claims import Figure, figures_of
 from corag_agent.evaluation.report.latency_section import latency_section
 from corag_agent.evaluation.report.method_sections import group_section, methods_section
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
+from corag_agent.evaluation.report.scale_section import enlarged, scale_section
 from corag_agent.evaluation.report.section import Section
 from corag_agent.evaluation.report.varied_sections import (
     budgets_section,
@@ -36,37 +39,47 @@ class Contents:
         figures: The headline.
         sections: In order.
         facts: About the run, by name.
+        cases: None where there is nothing to compare.
     """
 
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
     facts: Mapping[str, str]
+    cases: Cases | None = None
 
 
-def contents_of(run: EvaluationRun) -> Contents:
+def contents_of(run: EvaluationRun, resamples: int = RESAMPLES) -> Contents:
     """Work out everything that a report says.
+
+    Args:
+        run: What `corag evaluate` wrote.
+        resamples: Of the intervals.
 
     Raises:
         InputError: The run has no records.
     """
     if run.succeeded.empty and len(run):
         return Contents((), tuple(filter(None, [_failures_section(run)])), _facts(run))
-    methods = _of_all(run, method_table, experiments(run))
+    own = set(run.records["dataset"].unique()) - enlarged(run)
+    main = run.of_datasets(own)  # made-up chunks are there to see how time grows
+    methods = _of_all(main, method_table, experiments(main), resamples=resamples)
     fixed = _fixed(methods)
     compared = fixed[~fixed["method"].str.startswith(ORDER)]
     sections = [
         methods_section(compared),
-        *(_grouped(run, compared, by) for by in GROUPS),
+        *(_grouped(main, compared, by, resamples) for by in GROUPS),
         budgets_section(compared),
         rerankers_section(compared),
-        latency_section(_fixed(_of_all(run, latency_table, experiments(run)))),
+        latency_section(_fixed(_of_all(main, latency_table, experiments(main)))),
+        scale_section(run, resamples),
         sweeps_section(methods),
         orders_section(fixed),
-        structure_section(structure_table(run)),
+        structure_section(structure_table(main, resamples=resamples)),
         _failures_section(run),
         _methods_named(fixed),
     ]
-    return Contents(tuple(figures_of(run)), tuple(filter(None, sections)), _facts(run))
+    figures = tuple(figures_of(main, resamples))
+    return Contents(figures, tuple(filter(None, sections)), _facts(run), cases_of(main))
 
 
 def _of_all(
@@ -76,12 +89,12 @@ def _of_all(
     return pd.concat([table(run, name, **options).assign(run=name) for name in names], ignore_index=True)
 
 
-def _grouped(run: EvaluationRun, compared: pd.DataFrame, by: str) -> Section | None:
+def _grouped(run: EvaluationRun, compared: pd.DataFrame, by: str, resamples: int) -> Section | None:
     """The section by kind or domain; worked out for the runs that it shows only."""
     shown = dict.fromkeys(name for _, name, _ in fullest_runs(compared, "method"))
     if not shown:
         return None
-    table = _fixed(_of_all(run, method_table, shown, by=("dataset", by)))
+    table = _fixed(_of_all(run, method_table, shown, by=("dataset", by), resamples=resamples))
     return group_section(table[~table["method"].str.startswith(ORDER)], by, GROUPS[by])
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.evaluation.report.case_cards import cases_markdown
 from corag_agent.evaluation.report.contents import Contents, contents_of
 from corag_agent.evaluation.report.headline import headline_table, verdict_sentence
 from corag_agent.evaluation.report.report_table import markdown_text, table_markdown
 
 
 def report_markdown(run: EvaluationRun, contents: Contents | None = None) -> str:
-    """The headline and all tables of `report_page`, as GitHub shows them.
+    """The headline, all tables and the beginnings of the cases of `report_page`, as GitHub shows them.
 
     Args:
         run: What `corag evaluate` wrote.
@@ -23,4 +24,5 @@ def report_markdown(run: EvaluationRun, contents: Contents | None = None) -> str
     for section in contents.sections:
         blocks += [f"## {section.title}", *([section.text] if section.text else [])]
         blocks += map(table_markdown, section.tables)
+    blocks += cases_markdown(contents.cases) if contents.cases else ()
     return "\n\n".join(blocks) + "\n"

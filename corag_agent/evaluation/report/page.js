@@ -194,7 +194,7 @@
     const source = add(item, "p", undefined, "soft");
     if (isGold) add(source, "b", "★ gold ");
     add(source, "bdi", name);
-    if (cost !== null) source.append(` · ${cost} tokens`);
+    source.append(` · ${cost} tokens`);
     add(item, "p", data.texts[text], "text").dir = "auto";
   }
 

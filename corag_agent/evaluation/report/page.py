@@ -12,6 +12,7 @@ import yaml
 
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.browser import browser_data, chosen_questions, has_texts
+from corag_agent.evaluation.report.case_cards import cases_html
 from corag_agent.evaluation.report.contents import Contents, contents_of
 from corag_agent.evaluation.report.headline import (
     headline_table,
@@ -39,6 +40,7 @@ def report_page(run: EvaluationRun, questions: int | None = None, contents: Cont
     contents = contents or contents_of(run)
     rivals = rivals_plot(contents.figures)
     sections = [(section.anchor, section.title) for section in contents.sections]
+    sections += [("cases", "Cases")] if contents.cases else []
     links = [("headline", "Headline"), *sections, ("questions", "Questions"), ("configuration", "Configuration")]
     figures = contents.figures
     return Template(_part("page.html")).substitute(
@@ -52,6 +54,7 @@ def report_page(run: EvaluationRun, questions: int | None = None, contents: Cont
         rivals=plot_html(rivals) if rivals else "",
         claims=table_html(headline_table(figures)) if figures else "",
         sections="".join(map(section_html, contents.sections)),
+        cases=cases_html(contents.cases) if contents.cases else "",
         browser=_browser(run, questions),
         configuration=_configuration(run.settings),
     )

@@ -6,7 +6,7 @@ Colours and line styles stand in the page's style sheet, by series: `c0`, `c1`, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -27,6 +27,8 @@ SERIES = 7  # colours and shapes; a further series begins anew
 _RIGHT = 14.0
 _LABELS = 172.0  # pixels at most for the names of rows
 _FOOT = 38.0  # below a horizontal axis
+
+Across = Callable[[float], float]  # from a setting to its pixel
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,13 @@ def mark(x: float, y: float, series: int) -> str:
 
 
 def line_plot(
-    lines: Sequence[Line], x_axis: str, y_axis: str, spoken: str, zero: bool = False, diagonal: bool = False
+    lines: Sequence[Line],
+    x_axis: str,
+    y_axis: str,
+    spoken: str,
+    zero: bool = False,
+    diagonal: bool = False,
+    logarithmic: bool = False,
 ) -> str:
     """Lines over a numeric setting, which has a tick at each of its values.
 
@@ -146,13 +154,20 @@ def line_plot(
         spoken: What the plot shows, in words.
         zero: Begin the vertical axis at 0.
         diagonal: Draw where y equals x, as a limit that must not be passed.
+        logarithmic: Equal ratios of the setting, whose values are above 0 then, are equally far apart.
     """
     left, top, bottom = 52.0, 30.0, 220.0
     places = sorted({x for line in lines for x in line.x})
-    x, _ = Scale.over(places, left + 12, WIDTH - 22)
+    measure = math.log10 if logarithmic else float
+    scale, _ = Scale.over(map(measure, places), left + 12, WIDTH - 22)
+
+    def x(value: float) -> float:
+        return scale(measure(value))
+
     shown = [value for line in lines for mean in line.y for value in (mean.mean, mean.low, mean.high)]
     y, ticks = Scale.over([*shown, *(places if diagonal else [])], bottom, top, zero=zero)
-    parts = [vertical_axis(y, ticks, left, WIDTH - _RIGHT, y_axis), *_places(places, x, bottom, x_axis)]
+    parts = [vertical_axis(y, ticks, left, WIDTH - _RIGHT, y_axis), *_places(places, x, bottom)]
+    parts.append(written((scale.start + scale.end) / 2, bottom + 30, x_axis, "axis", "middle"))
     if diagonal:
         ends = f"M{x(places[0]):.1f} {y(places[0]):.1f}L{x(places[-1]):.1f} {y(places[-1]):.1f}"
         parts.append(f'<path class="reference" d="{ends}"/>')
@@ -160,19 +175,22 @@ def line_plot(
     return figure_svg(WIDTH, bottom + _FOOT, spoken, parts)
 
 
-def _places(places: Sequence[float], x: Scale, bottom: float, name: str) -> Iterator[str]:
+def _places(places: Sequence[float], x: Across, bottom: float) -> Iterator[str]:
     """Values of the setting; one that would touch the one before is left out."""
     end = -math.inf
     for place in places:
-        text = f"{place:,g}"
+        text = _setting_text(place)
         if x(place) - text_width(text) / 2 > end:
             yield written(x(place), bottom + 14, text, anchor="middle")
             end = x(place) + text_width(text) / 2 + 4
         yield f'<path class="tick" d="M{x(place):.1f} {bottom:.1f}v4"/>'
-    yield written((x.start + x.end) / 2, bottom + 30, name, "axis", "middle")
 
 
-def _line(line: Line, series: int, count: int, x: Scale, y: Scale) -> str:
+def _setting_text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1e6 else f"{value:,g}"
+
+
+def _line(line: Line, series: int, count: int, x: Across, y: Scale) -> str:
     """A line whose intervals stand a little beside those of the other lines."""
     known = [(at, mean) for at, mean in zip(line.x, line.y, strict=True) if math.isfinite(mean.mean)]
     shift = 4.0 * (series - (count - 1) / 2)
@@ -183,7 +201,7 @@ def _line(line: Line, series: int, count: int, x: Scale, y: Scale) -> str:
         whisker = ""
         if math.isfinite(mean.low) and math.isfinite(mean.high):
             whisker = f'<path class="whisker" d="M{across:.1f} {y(mean.low):.1f}V{y(mean.high):.1f}"/>'
-        title = f"<title>{escape(line.name)}, {at:,g}: {_interval_text(mean)}</title>"
+        title = f"<title>{escape(line.name)}, {_setting_text(at)}: {_interval_text(mean)}</title>"
         parts.append(f"<g>{title}{whisker}{mark(across, y(mean.mean), series)}</g>")
     return f'<g class="c{series % SERIES}">{"".join(parts)}</g>'
 

@@ -80,7 +80,8 @@ def made_run(
                 for name in record["chunk_ids"]:
                     chunks[dataset, record["chunk_size"], name] = texts[int(name.split(":")[1])]
     rows = [
-        dict(zip(("dataset", "chunk_size", "chunk_id"), key, strict=True), text=text) for key, text in chunks.items()
+        dict(zip(("dataset", "chunk_size", "chunk_id"), key, strict=True), text=text, cost=len(text.split()))
+        for key, text in chunks.items()
     ]
     frames = (records, questions, answers, rows)
     return EvaluationRun(*map(pd.DataFrame, frames), settings={"seed": seed, **(settings or {})})

@@ -51,7 +51,7 @@ def run_of(rows: list[dict[str, Any]], structure: pd.DataFrame | None = None) ->
             for d, q in names
         ]
     )
-    chunks = pd.DataFrame([{"dataset": d, "chunk_size": 96, "chunk_id": "c", "text": "x"} for d, _ in names])
+    chunks = pd.DataFrame([{"dataset": d, "chunk_size": 96, "chunk_id": "c", "text": "x", "cost": 10} for d, _ in names])
     answers = records[list(KEY)].assign(answer="x")
     return EvaluationRun(records, questions, answers, chunks.drop_duplicates(), {"runs": [{"name": "main"}]}, structure)
 

@@ -1,0 +1,120 @@
+"""The section on scale: time against the number of chunks, where one data set was asked of several stores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from corag_agent.evaluation.intervals import bootstrap_mean, paired_ratio
+from corag_agent.evaluation.records import SECONDS, EvaluationRun
+from corag_agent.evaluation.report.cells import TABLE_BELOW, groups_of, in_method_order
+from corag_agent.evaluation.report.plots import Line, Measured, line_plot
+from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
+from corag_agent.evaluation.report.section import Plot, Section, legend_of
+from corag_agent.evaluation.report.wording import MISSING, NAIVE, milliseconds, number, signed_percent, way_name
+
+_COLUMNS = (
+    Column("method · reranker", numeric=False),
+    Column("questions"),
+    Column("retrieve", "milliseconds"),
+    Column("choose chunks", "milliseconds"),
+    Column("before the answer", "milliseconds"),
+    Column("with the answer", "milliseconds"),
+    Column("more than NaiveRAG", "with the answer"),
+    Column("95 %", "with the answer"),
+    Column("ROUGE-L"),
+)
+
+
+def enlarged(run: EvaluationRun) -> set[str]:
+    """Data sets that are another one with made-up chunks in its store."""
+    return {dataset for family in _families(run) for dataset in family[1:]}
+
+
+def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
+    """Times of each method over the number of chunks; None where no data set was timed with several stores.
+
+    Args:
+        run: What `corag evaluate` wrote; its settings tell how large the stores are.
+        resamples: Of the intervals.
+    """
+    plots: list[Plot] = []
+    tables: list[ReportTable] = []
+    for where, part in _timed(run):
+        plots.append(_plot(part, "before", f"Milliseconds before the answer: {where}", resamples))
+        plots.append(_plot(part, "total", f"Milliseconds with the answer: {where}", resamples))
+        tables.append(_table(part, f"Time by the number of chunks: {where}", resamples))
+    if not tables:
+        return None
+    text = (
+        "The same questions asked of the same documents among more and more made-up chunks, each mixed of two real "
+        "ones. Means over questions, with 95 % bootstrap intervals; NaiveRAG with the same reranker is the plain "
+        "pipeline."
+    )
+    return Section("scale", "Size of the store", text, tuple(plots), tuple(tables))
+
+
+def _families(run: EvaluationRun) -> list[list[str]]:
+    """Names of data sets of the same documents and questions that differ in their stores, the smallest store first."""
+    there = run.records["dataset"].unique()
+    known = [(name, about) for name, about in run.settings.get("data", {}).items() if name in there]
+    known.sort(key=lambda one: (one[1]["fingerprint"], one[1]["compose"] or 0, one[1]["distractors"]))
+    families = itertools.groupby(known, lambda one: (one[1]["fingerprint"], one[1]["compose"]))
+    return [names for _, family in families if len(names := _of_distinct_sizes(family)) > 1]
+
+
+def _of_distinct_sizes(family: Iterator[tuple[str, dict[str, int]]]) -> list[str]:
+    """Of data sets with equally many made-up chunks the first."""
+    return [next(same)[0] for _, same in itertools.groupby(family, lambda one: one[1]["distractors"])]
+
+
+def _timed(run: EvaluationRun) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Where several stores were timed, and the records of it with `chunks`, `before` and `total`."""
+    rows = run.succeeded
+    rows = rows[rows["seconds_search"].notna() & rows["seconds_generate"].notna() & (rows["variant"] == "")]
+    total = rows[list(SECONDS)].sum(axis=1)
+    rows = rows.assign(total=total, before=total - rows["seconds_generate"])
+    for family in _families(run):
+        own = rows[rows["dataset"].isin(family)]
+        for (name, size, budget), part in groups_of(own, ["run", "chunk_size", "budget"]):
+            if part["dataset"].nunique() > 1:
+                stores = {dataset: run.settings["data"][dataset]["chunks"][str(size)] for dataset in family}
+                where = f"{family[0]}, chunks of {size}, budget {budget} ({name})"
+                yield where, in_method_order(part.assign(chunks=part["dataset"].map(stores)))
+
+
+def _plot(part: pd.DataFrame, column: str, title: str, resamples: int) -> Plot:
+    lines = []
+    for way, rows in groups_of(part, ["method", "reranker"]):
+        groups = [(at, found[column]) for (at,), found in groups_of(rows.sort_values("chunks"), ["chunks"])]
+        means = [bootstrap_mean(1000 * seconds, resamples=resamples) for _, seconds in groups]
+        measured = tuple(Measured(mean.mean, mean.low, mean.high) for mean in means)
+        lines.append(Line(way_name(*way), tuple(float(at) for at, _ in groups), measured))
+    svg = line_plot(lines, "chunks in the store", "ms", f"{title}. {TABLE_BELOW}", zero=True, logarithmic=True)
+    return Plot(title, svg, legend_of([line.name for line in lines], range(len(lines))))
+
+
+def _table(part: pd.DataFrame, caption: str, resamples: int) -> ReportTable:
+    rows = []
+    for (count,), at in groups_of(part.sort_values("chunks", kind="stable"), ["chunks"]):
+        for (method, reranker), own in groups_of(at, ["method", "reranker"]):
+            seconds = (own["seconds_retrieve"], own["seconds_search"], own["before"], own["total"])
+            times = [milliseconds(float(spent.mean())) for spent in seconds]
+            plain = at[(at["method"] == NAIVE) & (at["reranker"] == reranker)]
+            more = [MISSING, MISSING] if method == NAIVE else _more(own, plain, resamples)
+            cells = (way_name(method, reranker), f"{len(own):,}", *times, *more, number(own["rougeL"].mean()))
+            rows.append(Row(cells, f"{count:,} chunks"))
+    return ReportTable(caption, _COLUMNS, tuple(rows))
+
+
+def _more(own: pd.DataFrame, plain: pd.DataFrame, resamples: int) -> list[str]:
+    """By how much a method takes longer than the plain pipeline on the same questions, and the interval."""
+    both = own.merge(plain, on="question_id", suffixes=("", "_plain"))
+    if both.empty:
+        return [MISSING, MISSING]
+    more = paired_ratio(both["total"], both["total_plain"], resamples=resamples)
+    ends = f"{signed_percent(more.low).removesuffix(' %')} to {signed_percent(more.high)}"
+    return [signed_percent(more.mean), ends if np.isfinite(more.low) else MISSING]
