@@ -100,6 +100,8 @@ class LabelDataModule(LightningDataModule):
         ):
             if value is not None and value < (0 if name == "seed" else 1):
                 raise InputError(f"{name} must be at least {0 if name == 'seed' else 1}, got {value!r}")
+        if fold and folds is None:
+            raise InputError(f"fold is {fold}, but folds is not set; say into how many the questions are divided")
         if train_on not in ("kept", "all"):
             raise InputError(f"train_on must be kept or all, got {train_on!r}")
         extra_inputs = list(extra_inputs)

@@ -58,7 +58,7 @@ def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 
     # The root has no gradient at 0; there a pair has no direction to be pushed in, so its gradient is set to 0.
     apart = squared > 0
     distance = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
-    return _contrast(distance, same, margin)
+    return _contrast(distance, squared, same, margin)
 
 
 def contrastive_loss_of_all_pairs(features: Tensor, rerankers: Tensor, margin: float = 1.0) -> Tensor:
@@ -73,7 +73,7 @@ def contrastive_loss_of_all_pairs(features: Tensor, rerankers: Tensor, margin: f
         return features.sum() * 0.0  # `pdist` of nothing has no gradient path
     distance = torch.pdist(features.to(torch.promote_types(features.dtype, torch.float32)))  # its gradient at 0 is 0
     left, right = torch.triu_indices(len(rerankers), len(rerankers), offset=1, device=rerankers.device)
-    return _contrast(distance, rerankers[left] == rerankers[right], margin)
+    return _contrast(distance, distance.square(), rerankers[left] == rerankers[right], margin)
 
 
 def classification_loss(logits: Tensor, targets: Tensor, class_weights: Tensor | None = None) -> Tensor:
@@ -177,8 +177,8 @@ class ConfigurationLoss:
         return contrastive_loss(features[:, 0], features[:, 1], rerankers[:, 0] == rerankers[:, 1], self._margin)
 
 
-def _contrast(distance: Tensor, same: Tensor, margin: float) -> Tensor:
-    return _mean(torch.where(same, distance, (margin - distance).clamp_min(0.0)).square())
+def _contrast(distance: Tensor, squared: Tensor, same: Tensor, margin: float) -> Tensor:
+    return _mean(torch.where(same, squared, (margin - distance).clamp_min(0.0).square()))
 
 
 def _mean(losses: Tensor) -> Tensor:

@@ -133,7 +133,7 @@ class AgentOutcomes(Metric):
 
 
 def agent_metrics(outcomes: Outcomes, calibration: Calibration) -> dict[str, float]:
-    """All of `METRICS`; NaN where there is nothing to average over.
+    """All of `METRICS`; NaN where there is nothing to average over, or no gap to be closed.
 
     Args:
         outcomes: Of a split.
@@ -148,7 +148,7 @@ def agent_metrics(outcomes: Outcomes, calibration: Calibration) -> dict[str, flo
     errors = outcomes.errors[kept].mean(dim=0)
     falls = (sure < calibration.threshold).to(outcomes.fixed.device)
     with_fallback = torch.where(falls, outcomes.fixed, outcomes.followed)
-    followed, fixed, oracle = outcomes.followed.sum(), outcomes.fixed.sum(), outcomes.oracle.sum()
+    gain = (outcomes.followed - outcomes.fixed).sum()
     values = {
         "accuracy": multiclass_accuracy(predicted, best, classes, average="micro") if some else nan,
         "macro_f1": multiclass_f1_score(predicted, best, classes, average="macro") if some else nan,
@@ -156,14 +156,19 @@ def agent_metrics(outcomes: Outcomes, calibration: Calibration) -> dict[str, flo
         "calibration_error": calibration_error(sure[kept.cpu()].numpy(), (predicted == best).cpu().numpy()),
         "rougeL": outcomes.followed.mean(),
         "regret": (outcomes.oracle - outcomes.followed).mean(),
-        "regret_closed": (followed - fixed) / (oracle - fixed),
-        "regret_closed_rerankers": (followed - fixed) / (outcomes.oracle_rerankers.sum() - fixed),
+        "regret_closed": _share(gain, (outcomes.oracle - outcomes.fixed).sum()),
+        "regret_closed_rerankers": _share(gain, (outcomes.oracle_rerankers - outcomes.fixed).sum()),
         "prompt_tokens": outcomes.tokens.mean(),
         "fixed_rougeL": outcomes.fixed.mean(),
         "fallback_rougeL": with_fallback.mean(),
         "fallback_share": falls.float().mean(),
     }
     return {name: float(value) for name, value in values.items()}
+
+
+def _share(gain: Tensor, gap: Tensor) -> Tensor | float:
+    # The best fixed configuration can lie above the oracle at the default settings: nothing is a share of that.
+    return gain / gap if gap > 0 else nan
 
 
 def calibration_of(outcomes: Outcomes) -> Calibration:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
@@ -36,16 +37,16 @@ class ConfigurationAgentModule(LightningModule):
     """The encoder with its losses and metrics (METHOD §5).
 
     Logs `train/`, `val/` and `test/` followed by `loss` and `loss_contrastive`, `loss_classification`,
-    `loss_regression`, `loss_regret` (over the questions that training would use, NaN without any), and for val and
-    test the metrics of `corag_agent.metrics.METRICS`:
+    `loss_regression`, `loss_regret` (on val and test over kept questions, NaN without any), and for val and test the
+    metrics of `corag_agent.metrics.METRICS`:
 
     - over kept questions: `accuracy`, `macro_f1`, `error_iterations`, `error_cost_coefficient`, `error_exploration`
       (mean distance from the best settings, in their own units) and `calibration_error`;
     - over all questions: `rougeL` and `prompt_tokens` (reached by following the agent), `regret` (the oracle over all
       grid points less `rougeL`), `fixed_rougeL` (of the configuration that was best for the train split),
       `regret_closed` and `regret_closed_rerankers` (share of the gap between fixed and oracle that is closed, for the
-      oracle over all grid points and the one over rerankers at default settings), `fallback_rougeL` and
-      `fallback_share` (with the fallback; on val its threshold was chosen there).
+      oracle over all grid points and the one over rerankers at default settings; NaN without a gap),
+      `fallback_rougeL` and `fallback_share` (with the fallback; on val its threshold was chosen there).
 
     Attributes:
         encoder: The network that is exported.
@@ -127,6 +128,7 @@ class ConfigurationAgentModule(LightningModule):
         self.calibration = Calibration()
         self.outcomes: dict[str, Outcomes] = {}
         self._val_metrics: dict[str, float] = {}
+        self._seed = torch.initial_seed()
         self._loss = ConfigurationLoss(
             _scaled_axes(labelled), weights, margin, contrast == "all", settings_heads == PER_RERANKER
         )
@@ -176,12 +178,22 @@ class ConfigurationAgentModule(LightningModule):
             if self.hparams["balance_classes"]:
                 self.class_weights.copy_(data.class_weights)
 
+    def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
+        """Lets what is dropped depend on (seed, step, device) alone, so that a resumed run drops the same."""
+        if self.hparams["dropout"]:
+            generator = np.random.default_rng([self._seed, self.global_step, self.global_rank])
+            torch.manual_seed(int(generator.integers(2**63)))
+
     def on_train_epoch_end(self) -> None:
         """Logs the epoch's losses."""
         self._log_losses("train")
 
     def on_validation_epoch_end(self) -> None:
-        """Calibrates, and logs the losses and metrics of the validation split."""
+        """Calibrates, and logs the losses and metrics of the validation split.
+
+        Raises:
+            InputError: When training has diverged.
+        """
         self._log_losses("val")
         self._log_metrics("val")
 
@@ -200,12 +212,13 @@ class ConfigurationAgentModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": monitor}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the calibration, and the metrics that it was chosen with."""
+        """Adds the calibration, the metrics that it was chosen with, and the seed of what is dropped."""
         checkpoint["calibration"] = self.calibration._asdict()
         checkpoint["val_metrics"] = self._val_metrics
+        checkpoint["seed"] = self._seed
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuses a checkpoint that was trained on labels of another kind.
+        """Takes over what `on_save_checkpoint` added; refuses what was trained on labels of another kind.
 
         Raises:
             InputError: When rerankers, grid, embedder or inputs differ.
@@ -218,6 +231,8 @@ class ConfigurationAgentModule(LightningModule):
                     f"{self.hparams[name]!r}; use the table it was trained on, or train anew"
                 )
         self.calibration = Calibration(**checkpoint.get("calibration", {}))
+        self._val_metrics = dict(checkpoint.get("val_metrics", {}))
+        self._seed = checkpoint.get("seed", self._seed)
 
     def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
         losses = self._loss(output, pairs, self.class_weights if self.hparams["balance_classes"] else None)
@@ -245,6 +260,11 @@ class ConfigurationAgentModule(LightningModule):
         metric: AgentOutcomes = self._metrics[stage]  # type: ignore[assignment]
         outcomes = self.outcomes[stage] = metric.compute()  # of all devices
         metric.reset()
+        if not (outcomes.logits.isfinite().all() and outcomes.errors.isfinite().all()):
+            raise InputError(
+                f"the network's output for the {stage} split is NaN or infinite, so its training has diverged; train "
+                "with a lower rate (model.optimizer.init_args.lr)"
+            )
         if stage == "val":
             self.calibration = calibration_of(outcomes)
         values = {f"{stage}/{name}": value for name, value in agent_metrics(outcomes, self.calibration).items()}

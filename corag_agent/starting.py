@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from corag_search.agent_format import PER_RERANKER, SETTINGS
+from corag_search.agent_format import PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,26 +34,21 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
             )
     old, new = trained.encoder.state_dict(), module.encoder.state_dict()
     taken = {name: value for name, value in old.items() if name in new and value.shape == new[name].shape}
-    if not any(name.startswith("layers.") for name in taken):
+    if not any(name.startswith("layers.") and name.endswith(".weight") for name in taken):
         raise InputError(
             f"init_from: no layer of the checkpoint (hidden {trained.hparams['hidden']}) is as wide as this agent's "
             f"(hidden {module.hparams['hidden']}); use the same model.hidden, or leave init_from out"
         )
     before, after = trained.hparams["rerankers"], module.hparams["rerankers"]
     if before != after:
-        taken = {
-            name: value for name, value in taken.items() if not name.startswith(("reranker_head", "settings_head"))
-        }
-        heads = {"reranker_head": 1}
-        if {trained.hparams["settings_heads"], module.hparams["settings_heads"]} == {PER_RERANKER}:
-            heads["settings_head"] = len(SETTINGS)
-        elif trained.hparams["settings_heads"] == module.hparams["settings_heads"]:
-            taken |= {name: value for name, value in old.items() if name.startswith("settings_head")}
-        for head, rows in heads.items():
-            for part in ("weight", "bias"):
-                taken[f"{head}.{part}"] = _rows_by_name(
-                    old[f"{head}.{part}"], new[f"{head}.{part}"], before, after, rows
-                )
+        kinds = {trained.hparams["settings_heads"], module.hparams["settings_heads"]}
+        by_name = {"reranker_head": 1}
+        if kinds != {SHARED}:  # its rows are some reranker's, not the same one's
+            taken = {name: value for name, value in taken.items() if not name.startswith("settings_head")}
+        if kinds == {PER_RERANKER}:
+            by_name["settings_head"] = len(SETTINGS)
+        for name in (f"{head}.{part}" for head in by_name for part in ("weight", "bias")):
+            taken[name] = _rows_by_name(old[name], new[name], before, after, by_name[name.partition(".")[0]])
     module.encoder.load_state_dict({**new, **taken})
 
 

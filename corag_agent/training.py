@@ -73,6 +73,14 @@ class LastCheckpoint(ModelCheckpoint):
         super().__init__(dirpath, filename="last", enable_version_counter=False)
 
 
+class ConfiguredEarlyStopping(EarlyStopping):
+    """Early stopping with the configuration's patience on resume too, where Lightning's own takes the checkpoint's."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over everything else."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+
 class AgentCLI(LightningCLI):
     """Lightning's command line with one `output` directory, and the model built to fit the data.
 
@@ -89,7 +97,7 @@ class AgentCLI(LightningCLI):
         )
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.add_lightning_class_args(LastCheckpoint, "last_checkpoint")
-        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
+        parser.add_lightning_class_args(ConfiguredEarlyStopping, "early_stopping")
         parser.link_arguments("output", "trainer.default_root_dir")
         parser.link_arguments("output", "trainer.logger.init_args.save_dir", compute_fn=_logs_in)
         for callback in ("checkpoint", "last_checkpoint"):

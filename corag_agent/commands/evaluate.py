@@ -12,6 +12,8 @@ from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.evaluation.intervals import RESAMPLES
+from corag_agent.evaluation.narrowing import narrowed
 from corag_agent.evaluation.plan import Experiment, Source
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
@@ -25,6 +27,7 @@ FAILURES = 1  # exit code when something failed
 EXAMPLE = """  corag evaluate --config configs/evaluate.yaml --out runs/evaluation --dry-run
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation --only main --answers runs/labels.answers.sqlite
+  corag evaluate --config configs/evaluate.yaml --out runs/evaluation --take xquad.en=40 xquad.zh=10 --without agent
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation --collect --by domain --baseline best_single
 Run it again after an interruption, or with more data sets, methods or questions: what is done is kept. While anything
 is left that failed, the exit code is 1."""
@@ -35,6 +38,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--runs", type=list[Experiment], default=[], help="Experiments.")
     parser.add_argument("--out", type=Path | None, default=None, help="Directory of records, ledger and stores.")
     parser.add_argument("--only", type=str, nargs="+", default=None, help="Names of the runs to take; all if left out.")
+    parser.add_argument(
+        "--take", type=str, nargs="+", default=None, help="Data sets to take, NAME or NAME=QUESTIONS; all if left out."
+    )
+    parser.add_argument("--without", type=str, nargs="+", default=[], help="Names of methods to leave out.")
     parser.add_argument("--limit", type=int | None, default=None, help="Questions of each data set and run, at most.")
     parser.add_argument("--seed", type=int, default=0, help="Of samples, composed questions, halves and resampling.")
     parser.add_argument("--reference", type=str, default="llm", help="To measure ROUGE against: llm or human.")
@@ -50,6 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--by", type=str, default="dataset", help="Tables by dataset, domain, kind or language.")
     parser.add_argument("--splits", type=str, nargs="+", default=None, help="Tables of questions of these splits only.")
     parser.add_argument("--by_document", action="store_true", help="Intervals that draw documents, not questions.")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="Of the bootstrap of each interval.")
     add_json(parser)
     add_pipeline(parser)
 
@@ -68,8 +76,9 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
         retry_failed=arguments.retry_failed,
         answers=tuple(arguments.answers),
     )
-    experiments = _chosen(arguments)
-    with opened_job(arguments.data, experiments, _pipeline(arguments), _out(arguments), options) as job:
+    whole("resamples", arguments.resamples)
+    sources, experiments = _chosen(arguments)
+    with opened_job(sources, experiments, _pipeline(arguments), _out(arguments), options) as job:
         if arguments.dry_run:
             _print_estimates(estimate_job(job, whole("probe", arguments.probe)), arguments.json, options)
             return 0
@@ -92,17 +101,11 @@ def _pipeline(arguments: argparse.Namespace) -> PipelineConfig:
     return pipeline_of(arguments)
 
 
-def _chosen(arguments: argparse.Namespace) -> list[Experiment]:
-    known = [experiment.name for experiment in arguments.runs]
-    for name in arguments.only or []:
-        if name not in known:
-            raise InputError(f"only: there is no run {name!r}; there are: {', '.join(known)}")
-    changes = {"timing": True} if arguments.timing else {}
-    return [
-        replace(one, **changes, limit=min(filter(None, (one.limit, arguments.limit)), default=None))
-        for one in arguments.runs
-        if arguments.only is None or one.name in arguments.only
-    ]
+def _chosen(arguments: argparse.Namespace) -> tuple[list[Source], list[Experiment]]:
+    """The data sets and experiments that are asked for."""
+    given = (arguments.only, arguments.take, arguments.without, arguments.limit)
+    sources, experiments = narrowed(arguments.data, arguments.runs, *given)
+    return sources, [replace(one, timing=True) for one in experiments] if arguments.timing else experiments
 
 
 def _print_estimates(estimates: Sequence[Estimate], as_json: bool, options: EvaluationOptions) -> None:
@@ -133,16 +136,23 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
     failed = int((evaluated.records["error"] != "").sum())
     if arguments.splits is not None:
         evaluated = evaluated.of_splits(arguments.splits)
-    settings = {"by": (arguments.by,), "seed": arguments.seed, "by_document": arguments.by_document}
+    resamples = arguments.resamples
+    settings = {
+        "by": (arguments.by,),
+        "seed": arguments.seed,
+        "by_document": arguments.by_document,
+        "resamples": resamples,
+    }
     if arguments.json:
         tables = {name: json_tables(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
         counts = {"records": len(evaluated), "failed": failed}
-        print_json({"out": str(arguments.out), **counts, "tables": tables, "structure": json_structure(evaluated)})
+        structure = json_structure(evaluated, resamples)
+        print_json({"out": str(arguments.out), **counts, "tables": tables, "structure": structure})
         return
     for name in experiments(evaluated):
         print_out("\n\n".join(printed_tables(evaluated, name, arguments.baseline, **settings)))
     if evaluated.structure is not None:
-        print_out(structure_text(evaluated))
+        print_out(structure_text(evaluated, resamples))
     for error, group in evaluated.records[evaluated.records["error"] != ""].groupby("error"):
         print_out(f"failed, {len(group)} record(s): {', '.join(group['method'].unique())}: {error}")
     left = f", {failed} failed (--retry-failed takes them up)" if failed else ""

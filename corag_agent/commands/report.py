@@ -11,8 +11,10 @@ from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
 from corag_agent.commands.parser import add_json
+from corag_agent.evaluation.intervals import RESAMPLES
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
+from corag_search.registry import whole
 
 EXAMPLE = """  corag report --run runs/evaluation --out report.html
   corag report --run runs/evaluation --out report.html --markdown report.md
@@ -40,14 +42,13 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     page, markdown = _targets(arguments)
     from corag_agent.evaluation.records import EvaluationRun
     from corag_agent.evaluation.report import contents_of, report_markdown, report_page
-    from corag_search.registry import whole
 
     evaluation = EvaluationRun.read(arguments.run)
     if evaluation.records.empty:
         raise InputError(f"{arguments.run} has no records; run `corag evaluate` first")
     if arguments.splits is not None:
         evaluation = evaluation.of_splits(arguments.splits.split(","))
-    contents = contents_of(evaluation, whole("resamples", arguments.resamples))
+    contents = contents_of(evaluation, arguments.resamples)
     written = {}
     if page is not None:
         written[page] = report_page(evaluation, arguments.questions, contents)
@@ -75,6 +76,7 @@ def _targets(arguments: argparse.Namespace) -> tuple[Path | None, Path | None]:
             raise InputError(f"{name} must end in {ending}, got {str(path)!r}")
     if arguments.questions is not None and arguments.questions < 1:
         raise InputError(f"questions must be at least 1, got {arguments.questions}; leave it out for all")
+    whole("resamples", arguments.resamples)
     return arguments.out, arguments.markdown
 
 

@@ -62,7 +62,10 @@ def write_tree(selected: Selected, path: Path) -> None:
 def describe(selected: Selected) -> str:
     """What was chosen, for people."""
     config = selected.config
-    source = "configured" if selected.prediction is None else f"agent, confidence {selected.prediction.confidence:.2f}"
+    chosen = selected.prediction
+    source = "configured"
+    if chosen is not None:
+        source = f"agent{', fallback' if chosen.fallback else ''}, confidence {chosen.confidence:.2f}"
     lines = [
         f"  reranker {selected.reranker}, iterations {config.iterations}, exploration {config.exploration:g}, "
         f"cost_coefficient {config.cost_coefficient:g} ({source})",
@@ -86,6 +89,7 @@ def selected_as_dict(selected: Selected) -> dict:
         "cost_coefficient": config.cost_coefficient,
         "budget": config.budget,
         "confidence": None if selected.prediction is None else selected.prediction.confidence,
+        "fallback": None if selected.prediction is None else selected.prediction.fallback,
         "order": list(selected.order),
         "value": selected.value,
         "objective": selected.objective,

@@ -74,22 +74,22 @@ def agent_predictions(table: LabelTable, rows: NDArray[np.intp], agent: Configur
     """
     if not getattr(agent, "needs_features", False):
         return [agent.predict(embedding) for embedding in table.embeddings[rows]]
-    names = [name for name in agent.inputs if name in STATISTICS]
-    missing = [name for name in names if table.statistics is None or name not in table.statistic_names]
-    if missing or table.chunk_means is None:
+    # What the agent does not look at stays 0.
+    means, statistics = np.zeros_like(table.embeddings), np.zeros((len(table), len(STATISTICS)), np.float32)
+    missing = []
+    for name in agent.inputs[1:]:
+        if name == CHUNK_MEAN and table.chunk_means is not None:
+            means = table.chunk_means
+        elif name in table.statistic_names and table.statistics is not None:
+            statistics[:, STATISTICS.index(name)] = table.statistics[:, table.statistic_names.index(name)]
+        else:
+            missing.append(name)
+    if missing:
         raise InputError(
-            f"the agent was trained with {', '.join(missing) or CHUNK_MEAN} beside the query embedding, which the "
-            "label table lacks; run `corag label` again to add it (nothing is searched or answered twice)"
+            f"the agent was trained with {', '.join(missing)} beside the query embedding, which the label table lacks; "
+            "run `corag label` again to add it (nothing is searched or answered twice)"
         )
-    assert table.statistics is not None or not names, "refused above"
-    predictions = []
-    for row in rows:
-        statistics = np.zeros(len(STATISTICS), np.float32)
-        for name in names:
-            assert table.statistics is not None
-            statistics[STATISTICS.index(name)] = table.statistics[row, table.statistic_names.index(name)]
-        predictions.append(agent.predict(table.embeddings[row], QueryFeatures(table.chunk_means[row], statistics)))
-    return predictions
+    return [agent.predict(table.embeddings[row], QueryFeatures(means[row], statistics[row])) for row in rows]
 
 
 def agent_index(table: LabelTable, predictions: Sequence[Prediction]) -> tuple[NDArray[np.intp], ...]:

@@ -32,29 +32,29 @@ def narrowed(
         InputError: A name that is not there, a count that is none, or nothing left to do.
     """
     _check_named("only", "run", only or (), [experiment.name for experiment in experiments])
-    counts = _counts(take, sources)
+    counts = None if take is None else _counts(take, [source.name for source in sources])
     for method in without:
         find_method(method)
-    kept = [_narrowed(one, sources, counts, without, limit) for one in experiments if only is None or one.name in only]
-    left = [experiment for experiment in kept if experiment.data != [] and (experiment.methods or experiment.structure)]
-    if experiments and not left:
+    asked = [experiment for experiment in experiments if only is None or experiment.name in only]
+    left = [one for experiment in asked if (one := _narrowed(experiment, sources, counts, without, limit))]
+    if asked and not left:
         raise InputError("nothing is left to do of the runs; take more data sets, or leave out fewer methods")
-    taken = [replace(one, limit=counts[one.name] or one.limit) for one in sources if one.name in counts]
-    return taken, left
+    if counts is None:
+        return list(sources), left
+    return [replace(one, limit=counts[one.name] or one.limit) for one in sources if one.name in counts], left
 
 
-def _counts(take: Sequence[str] | None, sources: Sequence[Source]) -> Mapping[str, int | None]:
+def _counts(take: Sequence[str], known: Sequence[str]) -> Mapping[str, int | None]:
     """How many questions of each data set to take; None where its own limit stands."""
-    known = [source.name for source in sources]
-    if take is None:
-        return dict.fromkeys(known)
     counts: dict[str, int | None] = {}
     for given in take:
-        # A data set's name may hold "=" itself.
-        name, _, count = (given, "", "") if given in known else given.rpartition("=")
-        if count and not (count.isdecimal() and int(count) > 0):
+        name, equals, count = given.rpartition("=")
+        if not equals or given in known:
+            counts[given] = None
+        elif count.isdecimal() and int(count) > 0:
+            counts[name] = int(count)
+        else:
             raise InputError(f"take: questions of {name} must be a whole number, at least 1, got {count!r}")
-        counts[name or given] = int(count) if count else None
     _check_named("take", "data set", list(counts), known)
     return counts
 
@@ -62,17 +62,22 @@ def _counts(take: Sequence[str] | None, sources: Sequence[Source]) -> Mapping[st
 def _narrowed(
     experiment: Experiment,
     sources: Sequence[Source],
-    counts: Mapping[str, int | None],
+    counts: Mapping[str, int | None] | None,
     without: Sequence[str],
     limit: int | None,
-) -> Experiment:
-    names = experiment.data or [source.name for source in sources]
+) -> Experiment | None:
+    """What is left of an experiment; None where that is nothing."""
+    methods = [method for method in experiment.methods if method not in without]
+    data = experiment.data
+    if counts is not None:
+        data = [name for name in data or [source.name for source in sources] if name in counts]
+    if data == [] or not (methods or experiment.structure):
+        return None
     return replace(
         experiment,
-        methods=[method for method in experiment.methods if method not in without],
-        structure=experiment.structure,
-        data=[name for name in names if name in counts],
-        options={method: own for method, own in experiment.options.items() if method not in without},
+        methods=methods,
+        data=data,
+        options={method: own for method, own in experiment.options.items() if method in methods},
         limit=min(filter(None, (experiment.limit, limit)), default=None),
     )
 

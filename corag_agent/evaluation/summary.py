@@ -211,9 +211,7 @@ def latency_table(run: EvaluationRun, experiment: str | None = None, by: Sequenc
     return pd.DataFrame(table, columns=[*by, *SETTING, "stage", "questions", "mean", "p50", "p95"])
 
 
-def structure_table(
-    run: EvaluationRun, by: Sequence[str] = ("dataset",), resamples: int = RESAMPLES
-) -> pd.DataFrame:
+def structure_table(run: EvaluationRun, by: Sequence[str] = ("dataset",), resamples: int = RESAMPLES) -> pd.DataFrame:
     """Shares that tell how far each reranker is from additive and from monotone.
 
     Args:

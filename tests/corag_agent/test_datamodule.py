@@ -224,6 +224,11 @@ def test_unusable_arguments(labels: str, options: dict) -> None:
         LabelDataModule(labels, **options)
 
 
+def test_a_fold_without_folds_is_refused(labels: str) -> None:
+    with pytest.raises(InputError, match="fold is 2, but folds is not set"):
+        LabelDataModule(labels, fold=2)
+
+
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         LabelDataModule(str(tmp_path / "none.parquet"))

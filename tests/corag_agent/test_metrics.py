@@ -101,6 +101,19 @@ def test_following_the_oracle_leaves_no_regret() -> None:
     assert values["regret_closed"] == pytest.approx(1)
 
 
+def test_no_gap_is_not_closed() -> None:
+    """The best fixed configuration, at settings of its own, can lie above every reranker at the default settings."""
+    data = questions(2)
+    rouge = torch.full_like(data.pairs.rouge, 0.2)
+    rouge[:, 0, *FIXED.tolist()] = 0.5
+    data = data._replace(pairs=data.pairs._replace(rouge=rouge))
+    metric = AgentOutcomes(GRID)
+    metric.update(output_of(torch.zeros(2, 2), torch.zeros(2, 3)), data, FIXED)
+    values = agent_metrics(metric.compute(), Calibration())
+    assert values["rougeL"] == pytest.approx(0.2) and values["fixed_rougeL"] == 0.5
+    assert math.isnan(values["regret_closed"]) and math.isnan(values["regret_closed_rerankers"])
+
+
 def test_nobody_and_nothing_kept() -> None:
     metric = AgentOutcomes(GRID)
     data = questions(2, kept=[False, False])

@@ -86,15 +86,44 @@ def test_same_seed_same_weights(labels: str) -> None:
     assert_same_weights(one, other)
 
 
-def test_resume_continues_exactly(labels: str, tmp_path: Path) -> None:
-    _, whole = train(labels, epochs=4)
-    trainer, _ = train(labels, epochs=2)
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_resume_continues_exactly(labels: str, tmp_path: Path, dropout: float) -> None:
+    _, whole = train(labels, epochs=4, dropout=dropout)
+    trainer, _ = train(labels, epochs=2, dropout=dropout)
     trainer.save_checkpoint(tmp_path / "half.ckpt")
     seed_everything(123, verbose=False)
     data = LabelDataModule(labels, batch_size=8)
-    resumed = make_module(data)
+    resumed = make_module(data, dropout=dropout)
     make_trainer(max_epochs=4).fit(resumed, datamodule=data, ckpt_path=str(tmp_path / "half.ckpt"))
     assert_same_weights(whole, resumed)
+    assert resumed.calibration == whole.calibration
+
+
+def test_other_seeds_drop_other_outputs(labels: str) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        seed_everything(0, verbose=False)
+        data = LabelDataModule(labels, batch_size=8)
+        module = make_module(data, dropout=0.4)
+        module._seed = seed
+        make_trainer(max_epochs=1).fit(module, datamodule=data)
+        return module.encoder.layers[0].weight
+
+    assert torch.equal(weights(0), weights(0)) and not torch.equal(weights(0), weights(1))
+
+
+def test_a_checkpoint_keeps_the_metrics_that_it_was_chosen_with(labels: str, tmp_path: Path) -> None:
+    trainer, _ = train(labels, epochs=1)
+    trainer.save_checkpoint(tmp_path / "agent.ckpt")
+    saved: dict[str, Any] = {}
+    ConfigurationAgentModule.load_from_checkpoint(tmp_path / "agent.ckpt").on_save_checkpoint(saved)
+    state = torch.load(tmp_path / "agent.ckpt", weights_only=True)
+    assert saved["val_metrics"]["val/regret"] == trainer.callback_metrics["val/regret"].item()
+    assert saved == {name: state[name] for name in saved}
+
+
+def test_a_training_that_diverges_is_refused(labels: str) -> None:
+    with pytest.raises(InputError, match=r"output for the val split is NaN or infinite.*lower rate"):
+        train(labels, epochs=4, optimizer=lambda p: torch.optim.Adam(p, lr=1e20))
 
 
 def test_reloaded_checkpoint_evaluates_the_same(labels: str, tmp_path: Path) -> None:
@@ -208,12 +237,25 @@ def test_starting_from_a_trained_agent(labels: str, tmp_path: Path) -> None:
     assert not torch.equal(made["reranker_head.weight"][1], old["reranker_head.weight"][1])
 
 
+def test_starting_from_an_agent_of_which_some_layers_fit(labels: str, tmp_path: Path) -> None:
+    trainer, trained = train(labels, epochs=1)
+    trainer.save_checkpoint(tmp_path / "old.ckpt")
+    data = LabelDataModule(write_separable_table(tmp_path, rerankers=("gamma", "delta", "alpha", "epsilon")))
+    start = str(tmp_path / "old.ckpt")
+    same, other = (make_module(data, init_from=start, hidden=(32, 16, last)) for last in (8, 4))
+    assert_same_weights(same.encoder.settings_head, trained.encoder.settings_head)  # one head for all rerankers
+    assert_same_weights(other.encoder.layers[:2], trained.encoder.layers[:2])
+    assert other.encoder.settings_head.weight.shape == (3, 4)
+
+
 def test_starting_from_what_does_not_fit(labels: str, tmp_path: Path) -> None:
     trainer, _ = train(labels, epochs=1)
     trainer.save_checkpoint(tmp_path / "old.ckpt")
     start = str(tmp_path / "old.ckpt")
     with pytest.raises(InputError, match=r"no layer of the checkpoint .hidden \[32, 16, 8\]. is as wide as this"):
         make_module(LabelDataModule(labels), init_from=start, hidden=(9,))
+    with pytest.raises(InputError, match="no layer of the checkpoint"):
+        make_module(LabelDataModule(labels), init_from=start, hidden=(9, 16))  # a bias alone is as wide
     with pytest.raises(InputError, match="init_from: the checkpoint was trained with embedder"):
         make_module(LabelDataModule(write_separable_table(tmp_path, dimension=6)), init_from=start)
     with pytest.raises(InputError, match=r"none.ckpt does not exist"):

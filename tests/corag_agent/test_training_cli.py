@@ -152,6 +152,14 @@ def test_the_last_checkpoint_is_of_the_last_epoch_and_the_best_is_not(labels: st
     assert resumed.trainer.global_step == 7  # one batch an epoch
 
 
+def test_early_stopping_and_going_on_with_more_patience(labels: str, tmp_path: Path) -> None:
+    still = ("--trainer.max_epochs", "9", "--model.optimizer.init_args.lr", "0")
+    stopped = run(labels, tmp_path, *still, "--early_stopping.patience", "2")
+    assert stopped.trainer.current_epoch == 3  # the first one and two without a better one
+    on = run(labels, tmp_path, *still, "--early_stopping.patience", "4", "--ckpt_path", "last")
+    assert on.trainer.current_epoch == 5
+
+
 def test_gpu_config(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, paper = printed_config(capsys, "--config", str(CONFIGS / "train_gpu.yaml")), printed_config(capsys)
     assert config["trainer"]["deterministic"] is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -81,7 +82,8 @@ def _told(title: str, text: str) -> str:
 
 
 def _scores(answer: CaseAnswer) -> str:
-    scores = (f"{name} {number(answer.scores[column])}" for column, name in _SCORES.items())
+    known = {column: score for column, score in answer.scores.items() if math.isfinite(score)}
+    scores = (f"{name} {number(known[column])}" for column, name in _SCORES.items() if column in known)
     return " · ".join((*scores, f"{answer.tokens} tokens"))
 
 

@@ -20,7 +20,7 @@ from corag_agent.evaluation.plan import Experiment
 from corag_agent.evaluation.records import EvaluationRun
 from tests.corag_agent.evaluation.tiny_evaluation import evaluated, tiny_source
 
-QUESTIONS = 30
+QUESTIONS = 18
 HALF_A_LINE = b'{"key": "[\\"tiny\\", \\"q3\\"'
 EXPERIMENT = Experiment("main", methods=["naive_rag", "naive_matched", "tree"])
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from corag_agent.evaluation.records import SCHEMAS, SECONDS, EvaluationRun
+from corag_agent.evaluation.report import contents_of, report_markdown, report_page
 
 # Mean ROUGE-L and share of the budget, by method.
 METHODS: Mapping[str, tuple[float, float]] = {
@@ -32,6 +33,7 @@ RERANKERS = ("bm25", "maxsim")
 GAIN = {"bm25": 0.02, "cosine": -0.02, "maxsim": 0.0, "wordllama": -0.01}
 UNTIMED = ("seconds_search", "seconds_generate")
 DOMAINS = ("history", "biology", "law")
+RESAMPLES = 200  # of intervals whose width no test is about
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,16 @@ def made_run(
     ]
     frames = (records, questions, answers, rows)
     return EvaluationRun(*map(pd.DataFrame, frames), settings={"seed": seed, **(settings or {})})
+
+
+def page_of(run: EvaluationRun, questions: int | None = None) -> str:
+    """The page with few resamples."""
+    return report_page(run, questions, contents_of(run, RESAMPLES))
+
+
+def markdown_of(run: EvaluationRun) -> str:
+    """The Markdown with few resamples."""
+    return report_markdown(run, contents_of(run, RESAMPLES))
 
 
 def _question(dataset: str, number: int, texts: Sequence[str]) -> dict[str, Any]:

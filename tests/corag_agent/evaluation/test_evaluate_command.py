@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from corag_agent.cli import main
-from corag_agent.commands.evaluate import EXAMPLE, add_arguments
+from corag_agent.commands.evaluate import EXAMPLE, _chosen, add_arguments
 from corag_agent.commands.parser import make_parser, pipeline_of
 from corag_agent.evaluation.plan import check_plan, units
 from corag_agent.evaluation.records import EvaluationRun
 from corag_search.shipped import shipped
 from tests.corag_search.local_server import Reply, serving
 
+DOCS = (Path(__file__).parents[3] / "docs/evaluation.md").read_text(encoding="utf-8")
 TOPICS = ("tower", "river", "glacier", "harbour", "castle", "bridge")
 
 
@@ -52,6 +54,7 @@ def write_corpus(folder: Path) -> None:
 
 
 CONFIG = """
+tokenizer: minilm
 candidates: 4
 chunk_size: 32
 rerankers: {{bm25: {{}}, wordllama: {{}}, cosine: {{}}, maxsim: {{}}}}
@@ -77,7 +80,7 @@ def test_from_the_estimate_to_the_tables(tmp_path: Path, capsys: pytest.CaptureF
         config.write_text(CONFIG.format(url=url, folder=tmp_path))
 
         def evaluate(*options: str) -> tuple[int, str]:
-            code = main(["evaluate", "--config", str(config), "--agent", "demo", "--out", str(out), *options])
+            code = main(["evaluate", "--config", str(config), "--agent", "demo", "--out", str(out), "--resamples", "100", *options])
             captured = capsys.readouterr()
             assert code < 2, captured.err
             return code, captured.out
@@ -130,6 +133,8 @@ def test_from_the_estimate_to_the_tables(tmp_path: Path, capsys: pytest.CaptureF
         (("--store", "x"), "store belongs to a data set here"),
         (("--reference", "gold"), "reference must be llm or human"),
         (("--workers", "0"), "workers must be a whole number, at least 1"),
+        (("--resamples", "0"), "resamples must be a whole number, at least 1"),
+        (("--data", "[{name: d, data: demo}]", "--take", "e=5"), "take: there is no data set 'e'; there are: d"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(
@@ -160,3 +165,18 @@ def test_the_shipped_configuration_makes_a_plan() -> None:
     wanted = {"budget": 300, "max_chunks": 5, "selection": "scaled", "candidates": 20, "iterations": 10}
     assert {name: settings[name] for name in wanted} == wanted
     assert next(iter(given.runs)).name == "rerankers" and not planned["structure"]
+
+
+def test_a_first_run_of_the_shipped_configuration_needs_no_other_file() -> None:
+    """The command of docs/evaluation.md: some runs, on a few questions of some data sets, without an agent."""
+    parser = make_parser("corag evaluate", "evaluate", EXAMPLE)
+    add_arguments(parser)
+    command = re.search(r"corag evaluate (--config configs/evaluate.yaml [^\n]*--take (?:[^\n]*\\\n)*[^\n]*)", DOCS)
+    assert command is not None
+    arguments = command[1].replace("\\\n", " ").replace("configs/", f"{shipped('configs')}/").split()
+    sources, experiments = _chosen(parser.instantiate(parser.parse_args(arguments)))
+    assert [(one.name, one.limit) for one in sources] == [("xquad.en", 40), ("covidqa", 40), ("xquad.zh", 10)]
+    assert [one.name for one in experiments] == ["rerankers", "main", "order", "structure"]
+    assert all(set(one.data or []) == {"xquad.en", "covidqa", "xquad.zh"} for one in experiments)
+    assert all((one.limit or 99) >= 40 and "agent" not in one.methods for one in experiments)
+    check_plan(sources, experiments)

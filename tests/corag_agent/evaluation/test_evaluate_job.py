@@ -292,3 +292,17 @@ def test_distractors_surround_the_real_chunks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.embeddings(), larger.embeddings())
     run = evaluated(tmp_path / "d", [MAIN], data=[tiny_source(source=Source("tiny", "none:", distractors=20))])
     assert (run.records["error"] == "").all()
+    assert run.settings["data"]["tiny"]["chunks"] == {"8": len(store) + 20}
+
+
+def test_settings_have_the_size_of_every_store(tmp_path: Path) -> None:
+    twin = replace(tiny_source(), source=Source("twin", "none:"))  # has the same store
+    run = evaluated(tmp_path, [replace(MAIN, chunk_sizes=[8, 5], limit=1)], data=[tiny_source(), twin])
+    lengths = [12 + i for i in range(5)]  # of the documents, in words
+    sizes = {str(size): sum(-(-length // size) for length in lengths) for size in (5, 8)}
+    assert [run.settings["data"][name]["chunks"] for name in ("tiny", "twin")] == [sizes, sizes]
+    with_costs = run.records.explode("chunk_ids").merge(
+        run.chunks, left_on=["dataset", "chunk_size", "chunk_ids"], right_on=["dataset", "chunk_size", "chunk_id"]
+    )
+    spent = with_costs.groupby(["dataset", "question_id", "method", "reranker", "chunk_size"])
+    assert (spent["cost"].sum() == spent["prompt_tokens"].first()).all()

@@ -13,7 +13,7 @@ from corag_agent.evaluation.job import LEDGER
 from corag_agent.evaluation.records import EvaluationRun
 from tests.corag_agent.evaluation.killed_evaluation import QUESTIONS, evaluate
 
-KILLS = 5
+KILLS = 3
 
 
 def test_kills_at_random_moments_end_in_the_same_records(tmp_path: Path) -> None:

@@ -105,9 +105,10 @@ def test_raptor_may_choose_summaries_whose_texts_are_kept(tmp_path: Path) -> Non
     run = evaluated(tmp_path, [experiment])
     assert (run.records["error"] == "").all() and set(run.records["reranker"]) == {""}
     used = {name for own in run.records["chunk_ids"] for name in own}
-    texts = run.chunks.set_index("chunk_id")["text"]
+    texts, costs = (run.chunks.set_index("chunk_id")[name] for name in ("text", "cost"))
     assert any(name.startswith("summary/") for name in used)
     assert all(texts[name] for name in used)
+    assert list(run.records["prompt_tokens"]) == [sum(costs[list(names)]) for names in run.records["chunk_ids"]]
 
 
 class FixedAgent:

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from corag_agent.evaluation.records import EvaluationRun
-from corag_agent.evaluation.report import report_page
-from tests.corag_agent.evaluation.report_runs import AGENT, Experiment, made_run
+from tests.corag_agent.evaluation.report_runs import AGENT, Experiment, made_run, page_of
 from tests.corag_search.test_tree_page import HOSTILE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -107,7 +106,7 @@ def run() -> EvaluationRun:
 
 @pytest.fixture(scope="module")
 def seen(run: EvaluationRun, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    return seen_in(report_page(run), tmp_path_factory.mktemp("browser"))
+    return seen_in(page_of(run), tmp_path_factory.mktemp("browser"))
 
 
 def gains_of(run: EvaluationRun) -> dict[str, float]:

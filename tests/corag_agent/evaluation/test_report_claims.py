@@ -16,7 +16,7 @@ from corag_agent.evaluation.report.cells import best_rows, fullest_runs, greates
 from corag_agent.evaluation.report.claims import CLAIMS, Claim, Figure, figures_of, main_setting
 from corag_agent.evaluation.report.headline import headline_table, leading_method, tiles_html, verdict_sentence
 from corag_agent.evaluation.summary import BEST, differences
-from tests.corag_agent.evaluation.report_runs import AGENT, Experiment, made_run
+from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run
 
 
 def claim(baseline: str, metric: str) -> Claim:
@@ -54,14 +54,14 @@ def run() -> EvaluationRun:
 
 @pytest.fixture(scope="module")
 def figures(run: EvaluationRun) -> list[Figure]:
-    return figures_of(run)
+    return figures_of(run, RESAMPLES)
 
 
 # ---- values ----
 
 
 def test_ratios_are_those_of_the_summary(run: EvaluationRun, figures: list[Figure]) -> None:
-    table = differences(run, "naive_rag").set_index(["method", "reranker"])
+    table = differences(run, "naive_rag", resamples=RESAMPLES).set_index(["method", "reranker"])
     for method, reranker in (("tree", BEST), (AGENT, "")):
         row = table.loc[(method, reranker)]
         gain = found(figures, method, "naive_rag", "rougeL")
@@ -105,25 +105,25 @@ def test_time_comes_from_the_run_that_measured_it() -> None:
     run = made_run({"d": 8}, experiments)
     timed = main_setting(run, "d", measured=True)
     assert set(timed["run"]) == {"timing"} and set(main_setting(run, "d")["run"]) == {"main"}
-    figures = figures_of(run)
+    figures = figures_of(run, RESAMPLES)
     assert found(figures, "tree", "naive_rag", "seconds").questions == 8
     assert not [f for f in figures if f.claim.metric == "seconds_search"]  # Upper was not timed
     untimed = made_run({"d": 8}, [Experiment(timed=False)])
-    assert not [f for f in figures_of(untimed) if f.claim.metric.startswith("seconds")]
+    assert not [f for f in figures_of(untimed, RESAMPLES) if f.claim.metric.startswith("seconds")]
 
 
 def test_failed_questions_count_on_neither_side(run: EvaluationRun) -> None:
     records = run.records.copy()
     failed = (records["question_id"] == "q0003") & (records["method"] == "naive_rag")
     records.loc[failed, "error"] = "boom"
-    gain = found(figures_of(changed(run, records)), "tree", "naive_rag", "rougeL")
+    gain = found(figures_of(changed(run, records), RESAMPLES), "tree", "naive_rag", "rougeL")
     assert gain.questions == 59
 
 
 def test_nothing_is_said_of_a_baseline_that_is_zero(run: EvaluationRun) -> None:
     records = run.records.copy()
     records.loc[records["method"] == "naive_rag", "rougeL"] = 0.0
-    left = {(f.claim.baseline, f.claim.metric) for f in figures_of(changed(run, records))}
+    left = {(f.claim.baseline, f.claim.metric) for f in figures_of(changed(run, records), RESAMPLES)}
     assert ("naive_rag", "rougeL") not in left and ("naive_rag", "prompt_tokens") in left
 
 

@@ -10,52 +10,64 @@ import pytest
 import corag_agent.commands.report
 from corag_agent.cli import main
 from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.evaluation.report.cases import NO_CASES
 from tests.corag_agent.evaluation.report_runs import Experiment, made_run
 
 
+@pytest.fixture(scope="module")
+def made() -> EvaluationRun:
+    return made_run({"d": 6}, [Experiment(methods=("naive_rag", "tree"), rerankers=("bm25",))])
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(made: EvaluationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the run `ev`."""
     monkeypatch.chdir(tmp_path)
-    made_run({"d": 6}, [Experiment(methods=("naive_rag", "tree"), rerankers=("bm25",))]).write("ev")
+    made.write("ev")
     return tmp_path
 
 
+def report(*options: str) -> int:
+    """The command with few resamples."""
+    return main(["report", "--run", "ev", "--resamples", "100", *options])
+
+
 def test_page_and_markdown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--run", "ev", "--out", "out/r.html", "--markdown", "r.md", "--json"]) == 0
+    assert report("--out", "out/r.html", "--markdown", "r.md", "--json") == 0
     written = json.loads(capsys.readouterr().out)["written"]
     assert written == {name: Path(name).stat().st_size for name in ("out/r.html", "r.md")}
     page = Path("out/r.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "q0005" in page
     assert "## Headline" in Path("r.md").read_text(encoding="utf-8")
-    assert main(["report", "--run", "ev", "--markdown", "only.md"]) == 0
+    assert report("--markdown", "only.md") == 0
     assert Path("only.md").read_bytes() == Path("r.md").read_bytes()
 
 
 def test_fewer_questions_and_some_splits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--run", "ev", "--out", "r.html", "--questions", "2"]) == 0
+    assert report("--out", "r.html", "--questions", "2") == 0
     assert "2 of 6 questions" in Path("r.html").read_text(encoding="utf-8")
-    assert main(["report", "--run", "ev", "--out", "r.html", "--splits", "test"]) == 0
+    assert report("--out", "r.html", "--splits", "test") == 0
     page = Path("r.html").read_text(encoding="utf-8")
     assert "d (4 questions)" in page and "q0003" not in page
-    assert main(["report", "--run", "ev", "--out", "r.html", "--splits", "val"]) == 2
+    assert report("--out", "r.html", "--splits", "val") == 2
     assert "has train, test" in capsys.readouterr().err.replace("test, train", "train, test")
 
 
 def test_a_published_run_has_no_texts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--run", "ev", "--markdown", "with.md"]) == 0
+    assert report("--markdown", "with.md") == 0
     whole = EvaluationRun.read("ev")
     for part in ("questions", "answers", "chunks"):
         Path(f"ev/{part}.parquet").unlink()
     bare = EvaluationRun.read("ev")
     assert bare.records.equals(whole.records)
     assert set(bare.questions["question"]) == set(bare.answers["answer"]) == set(bare.chunks["text"]) == {""}
-    assert main(["report", "--run", "ev", "--markdown", "without.md", "--out", "r.html"]) == 0
-    assert Path("without.md").read_bytes() == Path("with.md").read_bytes()
-    assert "no texts" in Path("r.html").read_text(encoding="utf-8")
+    assert report("--markdown", "without.md", "--out", "r.html") == 0
+    texts = [Path(name).read_text(encoding="utf-8").split("## Cases") for name in ("with.md", "without.md")]
+    assert texts[0][0] == texts[1][0] and "How tall" in texts[0][1]
+    assert texts[1][1].strip() == NO_CASES and NO_CASES in Path("r.html").read_text(encoding="utf-8")
     whole.write("ev")
     Path("ev/answers.parquet").unlink()  # that one alone is a loss
-    assert main(["report", "--run", "ev", "--out", "r.html"]) == 2
+    assert report("--out", "r.html") == 2
     assert "answers.parquet does not exist" in capsys.readouterr().err
 
 
@@ -63,7 +75,7 @@ def test_a_large_page_is_warned_of(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(corag_agent.commands.report, "LARGE", 1000)
-    assert main(["report", "--run", "ev", "--out", "r.html"]) == 0
+    assert report("--out", "r.html") == 0
     assert "--questions 200" in capsys.readouterr().err
 
 
@@ -75,6 +87,7 @@ def test_a_large_page_is_warned_of(
         (["--run", "ev", "--out", "r.pdf"], "out must end in .html, got 'r.pdf'"),
         (["--run", "ev", "--markdown", "r.txt"], "markdown must end in .md, got 'r.txt'"),
         (["--run", "ev", "--out", "r.html", "--questions", "0"], "questions must be at least 1, got 0"),
+        (["--run", "ev", "--out", "r.html", "--resamples", "0"], "resamples must be a whole number, at least 1, got 0"),
         (["--run", "nowhere", "--out", "r.html"], "nowhere/run.json does not exist"),
     ],
 )

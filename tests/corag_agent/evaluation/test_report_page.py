@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import pytest
 import corag_agent.evaluation.report
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report import Contents, contents_of, report_markdown, report_page
+from corag_agent.evaluation.report.cases import cases_of
 from corag_agent.evaluation.report.browser import browser_data, chosen_questions, overlaps
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row, table_html, table_markdown
 from corag_agent.evaluation.report.varied_sections import setting_values
-from tests.corag_agent.evaluation.report_runs import AGENT, Experiment, made_run
+from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run, markdown_of, page_of
 from tests.corag_search.test_tree_page import HOSTILE, Reader
 
 FOLDER = Path(corag_agent.evaluation.report.__file__).parent
@@ -48,7 +50,7 @@ def full() -> EvaluationRun:
 
 @pytest.fixture(scope="module")
 def contents(full: EvaluationRun) -> Contents:
-    return contents_of(full)
+    return contents_of(full, RESAMPLES)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,7 @@ def test_every_section_is_there_and_linked(page: str) -> None:
     ids = [value for name, value in read.attributes if name == "id"]
     assert len(set(ids)) == len(ids)
     links = [(value or "")[1:] for name, value in read.attributes if name == "href"]
-    assert links == [*SECTIONS, "names", "questions", "configuration"]
+    assert links == [*SECTIONS, "names", "cases", "questions", "configuration"]
     assert set(links) <= set(ids)
     labels = [value for name, value in read.attributes if name == "aria-labelledby"]
     assert set(labels) <= set(ids)
@@ -108,8 +110,10 @@ def test_tables_and_plots_are_accessible(page: str) -> None:
 def test_equal_runs_give_equal_bytes() -> None:
     run, again = (made_run({"d": 6}, [Experiment(methods=("naive_rag", "tree", AGENT))]) for _ in range(2))
     shuffled = rebuilt(again, records=again.records.sample(frac=1, random_state=1))
-    assert report_page(shuffled) == report_page(run)
-    assert report_markdown(shuffled) == report_markdown(run)
+    contents = [contents_of(one, RESAMPLES) for one in (shuffled, run)]
+    pages = [report_page(one, contents=own) for one, own in zip((shuffled, run), contents, strict=True)]
+    texts = [report_markdown(one, own) for one, own in zip((shuffled, run), contents, strict=True)]
+    assert pages[0] == pages[1] and texts[0] == texts[1]
 
 
 def test_nothing_is_loaded(page: str) -> None:
@@ -119,7 +123,7 @@ def test_nothing_is_loaded(page: str) -> None:
 
 
 def test_texts_cannot_break_out(hostile: EvaluationRun) -> None:
-    page = report_page(hostile)
+    page = page_of(hostile)
     read = Reader(page)
     assert read.tags.count("script") == 2
     assert not [name for name, _ in read.attributes if name.startswith("on")]
@@ -132,7 +136,7 @@ def test_texts_cannot_break_out(hostile: EvaluationRun) -> None:
 
 
 def test_hostile_texts_keep_the_rows_of_markdown_whole(hostile: EvaluationRun) -> None:
-    text = report_markdown(hostile)
+    text = markdown_of(hostile)
     assert not re.findall(r"(?<!\\)<(?!/?(?:details|summary)>)", text)
     widths: list[int] = []
     for line in text.splitlines():
@@ -179,7 +183,8 @@ def test_the_page_s_parts_are_in_the_wheel() -> None:
 @pytest.mark.parametrize("questions", [1, 2])
 def test_small_runs(experiments: Sequence[Experiment], questions: int) -> None:
     run = made_run({"d": questions}, experiments)
-    page, text = report_page(run), report_markdown(run)
+    contents = contents_of(run, RESAMPLES)
+    page, text = report_page(run, contents=contents), report_markdown(run, contents)
     assert "no headline figure" in page and "no headline figure" in text
     assert not re.search(r"\b(nan|None)\b", page.split("<script")[0] + text)
     assert len(json.loads("".join(Reader(page).texts["data"]))["questions"]) == questions
@@ -191,7 +196,7 @@ def test_one_question_and_no_optional_scores() -> None:
     for name in records.filter(regex="^(seconds_|human_|token_f1|exact|gold_recall)"):
         records[name] = np.nan
     bare = rebuilt(run, records=records)
-    page = report_page(bare)
+    page = page_of(bare)
     assert "One question gives no interval" in page
     assert 'id="latency"' not in page and "human" not in "".join(Reader(page).texts["th"])
 
@@ -199,7 +204,7 @@ def test_one_question_and_no_optional_scores() -> None:
 def test_a_run_whose_every_question_failed() -> None:
     run = made_run({"d": 3}, [Experiment(methods=("naive_rag", "tree"))])
     records = run.records.assign(error="the server hung up")
-    page = report_page(rebuilt(run, records=records))
+    page = page_of(rebuilt(run, records=records))
     assert "the server hung up" in page and "no headline figure" in page
 
 
@@ -209,7 +214,7 @@ def test_failures_are_counted_and_named() -> None:
     ways = (records["method"] == "tree") & (records["reranker"] == "bm25")
     bad = ways & records["question_id"].isin(["q0001", "q0002"])
     records.loc[bad, "error"] = ["first", "second"]
-    contents = contents_of(rebuilt(run, records=records))
+    contents = contents_of(rebuilt(run, records=records), RESAMPLES)
     (section,) = (section for section in contents.sections if section.anchor == "failures")
     assert section.tables[0].rows == (Row(("tree search · bm25", "2", "q0001: first"), "d (main)"),)
     assert contents.facts["failed"] == "2"
@@ -222,8 +227,9 @@ def test_without_texts_the_page_says_so(full: EvaluationRun, contents: Contents)
         answers=full.answers.assign(answer=""),
         chunks=full.chunks.assign(text=""),
     )
-    page = report_page(blank, contents=contents)
-    assert "no texts" in page and 'id="data"' not in page and 'id="methods"' in page
+    page = report_page(blank, contents=replace(contents, cases=cases_of(blank)))
+    assert page.count("This run has no texts") == 2 and 'id="data"' not in page and 'id="methods"' in page
+    assert "<article>" not in page and "Answer</b>" not in page
 
 
 # ---- the browser's data ----
@@ -243,15 +249,15 @@ def test_the_data_are_the_records(full: EvaluationRun) -> None:
         chunks = [data["chunks"][number] for number in columns["chunks"][i]]
         found[key] = (columns["rougeL"][i], columns["tokens"][i], data["answers"][columns["answer"][i]], chunks)
     assert len(found) == len(full.records)
-    texts = full.chunks.set_index(["dataset", "chunk_size", "chunk_id"])["text"]
+    texts, costs = (full.chunks.set_index(["dataset", "chunk_size", "chunk_id"])[name] for name in ("text", "cost"))
     for row in full.records.to_dict("records"):
         key = tuple(row[name] for name in answers.index.names)
         rouge, tokens, answer, chunks = found[key]
         assert (rouge, tokens, answer) == (round(row["rougeL"], 3), row["prompt_tokens"], answers[key])
         assert [name for name, _, _ in chunks] == list(row["chunk_ids"])  # in the prompt's order
-        assert [data["texts"][text] for _, text, _ in chunks] == [
-            texts[row["dataset"], row["chunk_size"], name] for name in row["chunk_ids"]
-        ]
+        keys = [(row["dataset"], row["chunk_size"], name) for name in row["chunk_ids"]]
+        assert [data["texts"][text] for _, text, _ in chunks] == [texts[key] for key in keys]
+        assert [cost for _, _, cost in chunks] == [costs[key] for key in keys]
     assert data["settings"][data["start"]] == ["main", 96, 300]
 
 
