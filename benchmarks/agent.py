@@ -89,19 +89,20 @@ def by_domain(fold: Fold) -> Choices:
     return np.array(chosen, dtype=np.intp)
 
 
-def inputs_of(table: LabelTable, statistics: bool) -> Values:
-    """The query embeddings, with the standardised retrieval statistics beside them if wanted."""
+def inputs_of(fold: Fold, statistics: bool) -> Values:
+    """The query embeddings, with the retrieval statistics beside them if wanted, standardised on the seen questions."""
+    table = fold.table
     if not statistics:
         return table.embeddings.astype(np.float64)
     if table.statistics is None:
         raise SystemExit("the label table has no retrieval statistics; run `corag label` again to add them")
-    scaled = StandardScaler().fit_transform(table.statistics) / np.sqrt(table.statistics.shape[1])
-    return np.concatenate([table.embeddings, scaled], axis=1)
+    scaled = StandardScaler().fit(table.statistics[fold.seen]).transform(table.statistics)
+    return np.concatenate([table.embeddings, scaled / np.sqrt(scaled.shape[1])], axis=1)
 
 
 def nearest_neighbours(fold: Fold, statistics: bool = False) -> Choices:
     """The configuration that is best for the nearest training questions; how many is chosen on the validation split."""
-    inputs, rouge = inputs_of(fold.table, statistics), fold.table.rouge()
+    inputs, rouge = inputs_of(fold, statistics), fold.table.rouge()
 
     def choose(rows: NDArray[np.intp], known: NDArray[np.intp], count: int) -> Choices:
         near = NearestNeighbors(n_neighbors=min(count, len(known))).fit(inputs[known])
@@ -115,7 +116,7 @@ def nearest_neighbours(fold: Fold, statistics: bool = False) -> Choices:
 
 def logistic_regression(fold: Fold, statistics: bool = False) -> Choices:
     """The most probable best reranker, at the settings that are best for it in training; strength by validation."""
-    inputs, table = inputs_of(fold.table, statistics), fold.table
+    inputs, table = inputs_of(fold, statistics), fold.table
     labels = choose_labels(table)
 
     def choose(rows: NDArray[np.intp], known: NDArray[np.intp], strength: float) -> Choices:

@@ -62,6 +62,7 @@ class LabelDataModule(LightningDataModule):
         pairs_per_epoch: int | None = None,
         folds: int | None = None,
         fold: int = 0,
+        split_by: str = "document",
         seed: int = 0,
     ) -> None:
         """Reads the table, so that the model can be built to fit it.
@@ -83,9 +84,10 @@ class LabelDataModule(LightningDataModule):
                 in points of ROUGE-L; None for the best reranker alone (the paper's).
             balance: Whether each best reranker gives equally many anchors of pairs.
             pairs_per_epoch: Pairs drawn in an epoch; None for as many as questions to train on, rounded up to even.
-            folds: Cross-validation: the questions are divided into so many folds by document, and the table's own
-                splits are not used; None for those.
+            folds: Cross-validation: the questions are divided into so many folds, and the table's own splits are not
+                used; None for those.
             fold: From 0: this fold is the test split, the next one validates, the others train.
+            split_by: document or domain, which no fold divides.
             seed: Of the pairs and the folds.
 
         Raises:
@@ -100,8 +102,11 @@ class LabelDataModule(LightningDataModule):
         ):
             if value is not None and value < (0 if name == "seed" else 1):
                 raise InputError(f"{name} must be at least {0 if name == 'seed' else 1}, got {value!r}")
-        if fold and folds is None:
-            raise InputError(f"fold is {fold}, but folds is not set; say into how many the questions are divided")
+        for option, given, default in (("fold", fold, 0), ("split_by", split_by, "document")):
+            if folds is None and given != default:
+                raise InputError(
+                    f"{option} is {given!r}, but folds is not set; say into how many the questions are divided"
+                )
         if train_on not in ("kept", "all"):
             raise InputError(f"train_on must be kept or all, got {train_on!r}")
         extra_inputs = list(extra_inputs)
@@ -113,7 +118,7 @@ class LabelDataModule(LightningDataModule):
         self.splits = (
             {split: self.table.split(split) for split in ("train", "val", "test")}
             if folds is None
-            else split_by_folds(self.table, folds, fold, seed)
+            else split_by_folds(self.table, folds, fold, seed, split_by)
         )
         if limit is not None:
             drawn = np.random.default_rng(seed).permutation(self.splits["train"])[:limit]
@@ -198,6 +203,8 @@ class LabelDataModule(LightningDataModule):
                 raise InputError(f"the label table has no question in split {split!r}, which {stage} needs; add some")
         drawn, train = self.trained_on, len(self.splits["train"])
         if stage == "fit" and len(drawn) < 2:
+            if self.hparams["train_on"] == "all":
+                raise InputError("1 question to train on makes no pair; label more questions or raise data.limit")
             raise InputError(
                 f"{len(drawn)} of {train} training questions have a best reranker that leads by more than "
                 f"{self.hparams['minimum_gain']:g} ({self.hparams['gain_mode']}), at least 2 are needed for a pair; "
@@ -275,15 +282,21 @@ class LabelDataModule(LightningDataModule):
             columns.append((settings[name] - low) / ((high - low) or 1.0))
         return np.stack(columns, axis=-1).astype(np.float32)
 
+    @property
+    def _drawn(self) -> str:
+        return "training questions" if self.hparams["train_on"] == "all" else "kept training questions"
+
     def _warn_of_rare_classes(self) -> None:
         counts = np.bincount(self.best_labels.reranker[self.trained_on], minlength=len(self.rerankers))
         rare = [f"{name} ({count})" for name, count in zip(self.rerankers, counts, strict=True) if count < ENOUGH]
         if rare:
             logger.warning(
-                "fewer than %d kept training questions have the best reranker %s: little can be learned of when to "
-                "choose it; label more questions, or lower data.minimum_gain",
+                "fewer than %d %s have the best reranker %s: little can be learned of when to choose it; label more "
+                "questions%s",
                 ENOUGH,
+                self._drawn,
                 ", ".join(rare),
+                "" if self.hparams["train_on"] == "all" else ", or lower data.minimum_gain",
             )
 
     def _warn_of_pairs(self) -> None:
@@ -291,13 +304,14 @@ class LabelDataModule(LightningDataModule):
         names, counts = np.unique(self.best_labels.reranker[drawn], return_counts=True)
         if len(names) == 1:
             logger.warning(
-                "all %d kept training questions have the best reranker %r: every pair is positive, and the agent can "
-                "learn the settings only",
+                "all %d %s have the best reranker %r: every pair is positive, and the agent can learn the settings "
+                "only",
                 len(drawn),
+                self._drawn,
                 self.rerankers[int(names[0])],
             )
         elif counts.max() == 1:
-            logger.warning("no two kept training questions share a best reranker: every pair is negative")
+            logger.warning("no two %s share a best reranker: every pair is negative", self._drawn)
 
 
 def _files_of(path: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Folds of a label table for cross-validation, by document."""
+"""Folds of a label table for cross-validation, by document or by domain."""
 
 from __future__ import annotations
 
@@ -6,37 +6,44 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.errors import InputError
+from data_prep.splits import SplitBy, check_split_by
 from data_prep.table import LabelTable
+from data_prep.table_features import connected
 
 Positions = npt.NDArray[np.intp]
 
 
-def fold_of(table: LabelTable, folds: int, seed: int = 0) -> Positions:
+def fold_of(table: LabelTable, folds: int, seed: int = 0, by: SplitBy | str = SplitBy.DOCUMENT) -> Positions:
     """The fold of each question, `[n]`.
 
     Questions that share a document, directly or through others, stand in one fold: an article's questions in all
-    languages with it. Larger groups are placed first, each in the fold that has the fewest questions of its domain.
+    languages with it; by domain, those of a domain too. Larger groups are placed first, each in the fold that has the
+    fewest questions of its domain.
 
     Args:
         table: With the documents of its questions.
         folds: At least 3, so that one can validate and one test.
         seed: Of the order among groups of one size.
+        by: document or domain, what is never divided.
 
     Raises:
-        InputError: The table does not name documents, or has fewer groups than folds.
+        InputError: The table does not name documents, or has fewer groups than folds, or `by` is something else.
     """
+    check_split_by(by)
     if folds < 3:
         raise InputError(f"folds must be at least 3 (one tests, one validates, the others train), got {folds}")
-    groups = table.groups
-    if groups is None:
+    if table.groups is None:
         raise InputError(
             "the label table does not name the documents of its questions, which folds are made by; run `corag label` "
             "again to add them (nothing is searched or answered twice)"
         )
+    domains = table.questions["domain"].to_numpy()
+    groups = table.groups
+    if by == SplitBy.DOMAIN:
+        groups = connected([(f"group {group}", f"domain {name}") for group, name in zip(groups, domains, strict=True)])
     numbers, sizes = np.unique(groups, return_counts=True)
     if len(numbers) < folds:
-        raise InputError(f"{folds} folds need as many documents, the label table has {len(numbers)} groups of them")
-    domains = table.questions["domain"].to_numpy()
+        raise InputError(f"{folds} folds need as many {by}s, the label table has {len(numbers)} groups of them")
     chance = np.random.default_rng(seed).permutation(len(numbers))
     of = np.empty(len(table), dtype=np.intp)
     filled = np.zeros((folds, len(set(domains))))
@@ -51,7 +58,9 @@ def fold_of(table: LabelTable, folds: int, seed: int = 0) -> Positions:
     return of
 
 
-def split_by_folds(table: LabelTable, folds: int, fold: int, seed: int = 0) -> dict[str, Positions]:
+def split_by_folds(
+    table: LabelTable, folds: int, fold: int, seed: int = 0, by: SplitBy | str = SplitBy.DOCUMENT
+) -> dict[str, Positions]:
     """Positions of the questions of each split: `fold` tests, the next one validates, the others train.
 
     Args:
@@ -59,13 +68,14 @@ def split_by_folds(table: LabelTable, folds: int, fold: int, seed: int = 0) -> d
         folds: Likewise.
         fold: From 0 to folds − 1.
         seed: As of `fold_of`.
+        by: Likewise.
 
     Raises:
         InputError: As `fold_of`, or there is no such fold.
     """
     if not 0 <= fold < folds:
         raise InputError(f"fold must be from 0 to {folds - 1} (folds − 1), got {fold}")
-    of = fold_of(table, folds, seed)
+    of = fold_of(table, folds, seed, by)
     parts = {"test": of == fold, "val": of == (fold + 1) % folds}
     parts["train"] = ~(parts["test"] | parts["val"])
     return {name: np.flatnonzero(part) for name, part in parts.items()}

@@ -158,7 +158,6 @@ class ConfigurationLoss:
         if not self._own_settings:
             best = batch.rerankers[..., None, None].expand(*batch.rerankers.shape, 1, wanted.shape[-1])
             predicted, wanted = predicted.gather(-2, best), wanted.gather(-2, best)
-        axes = [axis.to(output.logits.device) for axis in self._axes]
         weights = self._weights
         # With a gradient path to every weight: DDP refuses to train a head that a step leaves out.
         zero = (output.logits.sum() + output.settings.sum()) * 0.0
@@ -166,7 +165,7 @@ class ConfigurationLoss:
             self._contrastive(output.features, batch.rerankers) if weights.contrastive else zero,
             classification_loss(output.logits, batch.targets, class_weights) if weights.classification else zero,
             regression_loss(predicted, wanted) if weights.regression else zero,
-            regret_loss(output.logits, output.settings, batch.rouge, axes) if weights.regret else zero,
+            self._regret(output, batch.rouge) if weights.regret else zero,
         )
         total = sum((weight * term for weight, term in zip(weights, terms, strict=True)), start=zero)
         return LossTerms(total, *terms)
@@ -175,6 +174,10 @@ class ConfigurationLoss:
         if self._all_pairs:
             return contrastive_loss_of_all_pairs(features.flatten(0, 1), rerankers.flatten(), self._margin)
         return contrastive_loss(features[:, 0], features[:, 1], rerankers[:, 0] == rerankers[:, 1], self._margin)
+
+    def _regret(self, output: EncoderOutput, rouge: Tensor) -> Tensor:
+        axes = [axis.to(rouge.device) for axis in self._axes]
+        return regret_loss(output.logits, output.settings, rouge, axes)
 
 
 def _contrast(distance: Tensor, squared: Tensor, same: Tensor, margin: float) -> Tensor:

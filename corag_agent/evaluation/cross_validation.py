@@ -40,6 +40,7 @@ class Fold:
         number: Of the fold that tests, from 0.
         splits: Positions of the questions of train, val and test.
         seed: Of the folds and of training.
+        split_by: document or domain, which no fold divides.
     """
 
     table: LabelTable
@@ -48,6 +49,7 @@ class Fold:
     number: int
     splits: dict[str, Positions]
     seed: int
+    split_by: str = "document"
 
     @property
     def seen(self) -> Positions:
@@ -60,7 +62,12 @@ Chooser = Callable[[Fold], Choices]
 
 
 def out_of_fold(
-    path: str, table: LabelTable, chooser: Chooser, folds: int = 5, seeds: Sequence[int] = (0,)
+    path: str,
+    table: LabelTable,
+    chooser: Chooser,
+    folds: int = 5,
+    seeds: Sequence[int] = (0,),
+    split_by: str = "document",
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """ROUGE-L and prompt tokens that a chooser reaches, every question tested once for each seed.
 
@@ -68,8 +75,9 @@ def out_of_fold(
         path: Of the label table.
         table: What lies there.
         chooser: Is shown one fold at a time.
-        folds: By document, an article's languages together.
+        folds: How many; an article's languages stand in one.
         seeds: Of folds and training.
+        split_by: document, or domain for questions of a domain that was not seen.
 
     Returns:
         Two of `[seeds, n]`.
@@ -77,17 +85,18 @@ def out_of_fold(
     rouge, tokens = table.rouge(), table.tokens
     reached = np.full((2, len(seeds), len(table)), np.nan)
     for at, seed in enumerate(seeds):
-        for fold in folds_of(path, table, folds, seed):
+        for fold in folds_of(path, table, folds, seed, split_by):
             test = fold.splits["test"]
             chosen = (test, *chooser(fold).T)
             reached[:, at, test] = rouge[chosen], tokens[chosen]
     return reached[0], reached[1]
 
 
-def folds_of(path: str, table: LabelTable, folds: int, seed: int) -> Iterator[Fold]:
+def folds_of(path: str, table: LabelTable, folds: int, seed: int, split_by: str = "document") -> Iterator[Fold]:
     """The folds of a cross-validation in turn."""
     for number in range(folds):
-        yield Fold(table, path, folds, number, split_by_folds(table, folds, number, seed), seed)
+        splits = split_by_folds(table, folds, number, seed, split_by)
+        yield Fold(table, path, folds, number, splits, seed, split_by)
 
 
 def fixed_chooser(fold: Fold) -> Choices:
@@ -122,7 +131,8 @@ def train_agent(
     """The exported agent of a fold; arguments as of `agent_chooser`, `directory` for its files."""
     with quiet():
         seed_everything(fold.seed, verbose=False)
-        labels = LabelDataModule(fold.path, folds=fold.folds, fold=fold.number, seed=fold.seed, **data)
+        same: dict[str, Any] = {"folds": fold.folds, "fold": fold.number, "split_by": fold.split_by, "seed": fold.seed}
+        labels = LabelDataModule(fold.path, **same, **data)
         module = ConfigurationAgentModule.for_data(labels, **model)
         best = ModelCheckpoint(directory, "best", "val/regret", mode="min")
         trainer = Trainer(

@@ -19,6 +19,7 @@ from data_prep.splits import shuffle_key
 
 BEST = "best"  # in place of a reranker's name: the best of the other half of the questions
 METRICS = ("rouge1", "rouge2", "rougeL", *PARTIAL)
+_COUNTS = ("prompt_tokens", "answer_tokens", "evaluations")
 # What a method is told apart by within one experiment and data set.
 SETTING = ("method", "reranker", "chunk_size", "budget", "variant")
 _QUESTION = ["dataset", "question_id"]
@@ -112,9 +113,8 @@ def method_table(
         table.append(
             dict(zip([*by, *SETTING], key, strict=True))
             | {"questions": len(group), "failed": failed.get(key, 0)}
-            | {metric: float(group[metric].mean()) for metric in METRICS}
+            | {str(name): float(mean) for name, mean in group[[*METRICS, *_COUNTS]].mean().items()}
             | {"rougeL_low": interval.low, "rougeL_high": interval.high}
-            | {name: float(group[name].mean()) for name in ("prompt_tokens", "answer_tokens", "evaluations")}
             | {"on_distribution": bool(group["on_distribution"].all())}
         )
     return pd.DataFrame(table)

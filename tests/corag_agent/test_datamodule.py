@@ -162,6 +162,10 @@ def test_few_examples_of_a_reranker_are_warned_of(tmp_path: Path, caplog: pytest
     flatten_scores(table, beta[:3]).write(tmp_path / "labels.parquet")
     LabelDataModule(data_path(tmp_path)).setup("fit")
     assert "fewer than 10 kept training questions have the best reranker beta (7):" in caplog.text
+    caplog.clear()
+    LabelDataModule(data_path(tmp_path), train_on="all").setup("fit")
+    assert "fewer than 10 training questions have the best reranker beta (7):" in caplog.text
+    assert "minimum_gain" not in caplog.text
 
 
 def test_evaluation_covers_all_questions_of_the_split(tmp_path: Path) -> None:
@@ -195,6 +199,8 @@ def test_too_few_kept_questions_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"0 of 30 training .* more than 0.1 .relative.*lower data.minimum_gain"):
             refuse("fit")
     data.check("test")
+    with pytest.raises(InputError, match="1 question to train on makes no pair"):
+        LabelDataModule(data_path(tmp_path), train_on="all", limit=1).check("fit")
 
 
 def test_a_single_class_is_trained_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -224,9 +230,10 @@ def test_unusable_arguments(labels: str, options: dict) -> None:
         LabelDataModule(labels, **options)
 
 
-def test_a_fold_without_folds_is_refused(labels: str) -> None:
-    with pytest.raises(InputError, match="fold is 2, but folds is not set"):
-        LabelDataModule(labels, fold=2)
+@pytest.mark.parametrize("options", [{"fold": 2}, {"split_by": "domain"}])
+def test_what_says_something_about_folds_needs_them(labels: str, options: dict) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(options))} is .*, but folds is not set"):
+        LabelDataModule(labels, **options)
 
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
@@ -328,6 +335,28 @@ def test_folds_divide_no_document_and_cover_all(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             LabelDataModule(data_path(tmp_path), **options)
+
+
+def test_folds_by_domain_divide_neither_domain_nor_document(tmp_path: Path) -> None:
+    table = separable_table(rerankers=("alpha", "beta", "gamma", "delta"))  # four domains
+    documents = [[f"d{i}"] for i in range(48)]
+    with_documents = table.questions.assign(documents=documents)
+    LabelTable(table.scores, with_documents, table.fingerprint).write(tmp_path / "labels.parquet")
+    domains = table.questions["domain"].to_numpy()
+    tested = []
+    for fold in range(4):
+        data = LabelDataModule(data_path(tmp_path), folds=4, fold=fold, split_by="domain")
+        assert [len({*domains[data.splits[split]]}) for split in ("train", "val", "test")] == [2, 1, 1]
+        tested += data.splits["test"].tolist()
+    assert sorted(tested) == list(range(48))
+    documents[0] = documents[1]  # two domains with a document in common
+    LabelTable(table.scores, with_documents.assign(documents=documents), table.fingerprint).write(
+        tmp_path / "labels.parquet"
+    )
+    with pytest.raises(InputError, match="4 folds need as many domains, the label table has 3 groups of them"):
+        LabelDataModule(data_path(tmp_path), folds=4, split_by="domain")
+    with pytest.raises(InputError, match="by document or by domain, got 'language'"):
+        LabelDataModule(data_path(tmp_path), folds=4, split_by="language")
 
 
 def test_soft_targets_and_all_questions(tmp_path: Path) -> None:

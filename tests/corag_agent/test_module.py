@@ -11,6 +11,7 @@ from corag_agent.datamodule import LabelDataModule
 from corag_agent.metrics import METRICS
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.errors import InputError
+from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
 
@@ -163,6 +164,14 @@ def test_a_single_reranker(tmp_path: Path) -> None:
     labels = write_separable_table(tmp_path, rerankers=("only",))
     trainer, _ = train(labels, epochs=1)
     assert trainer.callback_metrics["val/accuracy"] == 1.0
+
+
+def test_a_grid_of_one_point(tmp_path: Path) -> None:
+    grid = LabelGrid(exploration=(0.5,), cost_coefficient=(0.1,), iterations=(10,))
+    trainer, module = train(write_separable_table(tmp_path, grid=grid), epochs=1, weight_regret=1.0)
+    metrics = trainer.callback_metrics
+    assert [metrics[f"val/error_{name}"] for name in ("iterations", "cost_coefficient", "exploration")] == [0, 0, 0]
+    assert metrics["val/loss"].isfinite() and module.ranges["iterations"] == (10.0, 10.0)
 
 
 def test_injected_scheduler(labels: str) -> None:

@@ -134,11 +134,13 @@ def _of_dataset(run: EvaluationRun, dataset: str) -> Iterator[Case]:
     if any(side.empty for side in sides):
         return
     tree, naive = (side.set_index("question_id") for side in sides)
-    gains = (tree["rougeL"] - naive["rougeL"]).dropna()
-    told = run.questions[run.questions["dataset"] == dataset].set_index("question_id")
-    for what, question_id in chosen_cases(gains.to_dict()):
-        question = told.loc[question_id]
-        records = [side.loc[question_id].to_dict() | {"question_id": question_id} for side in (tree, naive)]
+    gains = {str(name): float(gain) for name, gain in (tree["rougeL"] - naive["rougeL"]).dropna().items()}
+    told = run.questions[run.questions["dataset"] == dataset].set_index("question_id").to_dict("index")
+    for what, question_id in chosen_cases(gains):
+        question = told[question_id]
+        records: list[dict[str, Any]] = [
+            {**side.loc[question_id], "question_id": question_id} for side in (tree, naive)
+        ]
         own, other = (_answer(run, record, list(question["gold"])) for record in records)
         yield Case(
             what=what,
@@ -147,7 +149,7 @@ def _of_dataset(run: EvaluationRun, dataset: str) -> Iterator[Case]:
             question=question["question"],
             question_id=question_id,
             reference=question["reference"],
-            gain=float(gains[question_id]),
+            gain=gains[question_id],
             answers=(own, other),
         )
 

@@ -30,8 +30,8 @@ _COLUMNS = (
 
 
 def enlarged(run: EvaluationRun) -> set[str]:
-    """Data sets that are another one with made-up chunks in its store."""
-    return {dataset for family in _families(run) for dataset in family[1:]}
+    """Data sets that were timed as another one with more made-up chunks in its store."""
+    return {dataset for family, _, part in _timed(run) for dataset in set(part["dataset"]) - {family[0]}}
 
 
 def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
@@ -43,7 +43,7 @@ def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
     """
     plots: list[Plot] = []
     tables: list[ReportTable] = []
-    for where, part in _timed(run):
+    for _, where, part in _timed(run):
         plots.append(_plot(part, "before", f"Milliseconds before the answer: {where}", resamples))
         plots.append(_plot(part, "total", f"Milliseconds with the answer: {where}", resamples))
         tables.append(_table(part, f"Time by the number of chunks: {where}", resamples))
@@ -71,8 +71,8 @@ def _of_distinct_sizes(family: Iterator[tuple[str, dict[str, int]]]) -> list[str
     return [next(same)[0] for _, same in itertools.groupby(family, lambda one: one[1]["distractors"])]
 
 
-def _timed(run: EvaluationRun) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Where several stores were timed, and the records of it with `chunks`, `before` and `total`."""
+def _timed(run: EvaluationRun) -> Iterator[tuple[list[str], str, pd.DataFrame]]:
+    """Families of which several were timed, where, and the records of it with `chunks`, `before` and `total`."""
     rows = run.succeeded
     rows = rows[rows["seconds_search"].notna() & rows["seconds_generate"].notna() & (rows["variant"] == "")]
     total = rows[list(SECONDS)].sum(axis=1)
@@ -83,7 +83,7 @@ def _timed(run: EvaluationRun) -> Iterator[tuple[str, pd.DataFrame]]:
             if part["dataset"].nunique() > 1:
                 stores = {dataset: run.settings["data"][dataset]["chunks"][str(size)] for dataset in family}
                 where = f"{family[0]}, chunks of {size}, budget {budget} ({name})"
-                yield where, in_method_order(part.assign(chunks=part["dataset"].map(stores)))
+                yield family, where, in_method_order(part.assign(chunks=part["dataset"].map(stores)))
 
 
 def _plot(part: pd.DataFrame, column: str, title: str, resamples: int) -> Plot:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from corag_agent.evaluation.records import SCHEMAS, SECONDS, EvaluationRun
-from corag_agent.evaluation.report import contents_of, report_markdown, report_page
+from corag_agent.evaluation.report import contents_of, report_page
 
 # Mean ROUGE-L and share of the budget, by method.
 METHODS: Mapping[str, tuple[float, float]] = {
@@ -92,11 +92,6 @@ def made_run(
 def page_of(run: EvaluationRun, questions: int | None = None) -> str:
     """The page with few resamples."""
     return report_page(run, questions, contents_of(run, RESAMPLES))
-
-
-def markdown_of(run: EvaluationRun) -> str:
-    """The Markdown with few resamples."""
-    return report_markdown(run, contents_of(run, RESAMPLES))
 
 
 def _question(dataset: str, number: int, texts: Sequence[str]) -> dict[str, Any]:

@@ -297,9 +297,9 @@ def test_distractors_surround_the_real_chunks(tmp_path: Path) -> None:
 
 def test_settings_have_the_size_of_every_store(tmp_path: Path) -> None:
     twin = replace(tiny_source(), source=Source("twin", "none:"))  # has the same store
-    run = evaluated(tmp_path, [replace(MAIN, chunk_sizes=[8, 5], limit=1)], data=[tiny_source(), twin])
+    run = evaluated(tmp_path, [replace(MAIN, chunk_sizes=[8, 11], limit=1)], data=[tiny_source(), twin])
     lengths = [12 + i for i in range(5)]  # of the documents, in words
-    sizes = {str(size): sum(-(-length // size) for length in lengths) for size in (5, 8)}
+    sizes = {str(size): sum(-(-length // size) for length in lengths) for size in (8, 11)}
     assert [run.settings["data"][name]["chunks"] for name in ("tiny", "twin")] == [sizes, sizes]
     with_costs = run.records.explode("chunk_ids").merge(
         run.chunks, left_on=["dataset", "chunk_size", "chunk_ids"], right_on=["dataset", "chunk_size", "chunk_id"]

@@ -39,8 +39,6 @@ def test_page_and_markdown(here: Path, capsys: pytest.CaptureFixture[str]) -> No
     page = Path("out/r.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "q0005" in page
     assert "## Headline" in Path("r.md").read_text(encoding="utf-8")
-    assert report("--markdown", "only.md") == 0
-    assert Path("only.md").read_bytes() == Path("r.md").read_bytes()
 
 
 def test_fewer_questions_and_some_splits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

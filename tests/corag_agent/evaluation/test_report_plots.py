@@ -143,6 +143,15 @@ def test_the_budget_is_a_diagonal() -> None:
     assert points[1][0] - points[0][0] == pytest.approx((points[2][0] - points[1][0]) / 2, abs=0.2)
 
 
+def test_equal_ratios_are_equally_far_apart() -> None:
+    line = Line("a", (1000.0, 10_000.0, 1_000_000.0), (Measured(1.0), Measured(2.0), Measured(3.0)))
+    root = parsed(line_plot([line], "chunks", "ms", "s", logarithmic=True))
+    across = [place(point)[0] for point in having(root, "mark")]
+    assert across[2] - across[1] == pytest.approx(2 * (across[1] - across[0]), abs=0.2)
+    texts = [element.text for element in root.iter("text") if element.get("y") == "234.0"]
+    assert texts == ["1,000", "10,000", "1,000,000"]
+
+
 def test_values_of_a_setting_that_would_touch_have_no_text() -> None:
     line = Line("a", (0.0, 0.001, 1.0), (Measured(1.0), Measured(2.0), Measured(3.0)))
     root = parsed(line_plot([line], "c", "y", "s"))

@@ -51,7 +51,9 @@ def run_of(rows: list[dict[str, Any]], structure: pd.DataFrame | None = None) ->
             for d, q in names
         ]
     )
-    chunks = pd.DataFrame([{"dataset": d, "chunk_size": 96, "chunk_id": "c", "text": "x", "cost": 10} for d, _ in names])
+    chunks = pd.DataFrame(
+        [{"dataset": d, "chunk_size": 96, "chunk_id": "c", "text": "x", "cost": 10} for d, _ in names]
+    )
     answers = records[list(KEY)].assign(answer="x")
     return EvaluationRun(records, questions, answers, chunks.drop_duplicates(), {"runs": [{"name": "main"}]}, structure)
 
@@ -193,5 +195,7 @@ def test_tables_are_printed_and_plain() -> None:
     assert "main: ROUGE-L against naive_rag, with 95 % intervals" in compared and "agent" in compared
     tables = json_tables(run, "main", "naive_rag", resamples=100)
     assert {row["method"] for row in tables["differences"]} == {"tree", "agent"} and tables["latency"] == []
-    assert not printed_tables(run, "main", "none", resamples=100)[1:]  # without the baseline there is nothing to compare with
+    assert not printed_tables(run, "main", "none", resamples=100)[
+        1:
+    ]  # without the baseline there is nothing to compare with
     assert all(len(line) <= 130 for text in (means, compared) for line in text.splitlines())
