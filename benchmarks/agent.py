@@ -5,8 +5,8 @@
 
 `ablation` cross-validates by document (an article's languages together) over several seeds: every question is tested
 once a seed, by something that has not seen its document. Differences are against the best fixed configuration, chosen
-inside the training folds, with paired bootstrap intervals over questions. `curve` trains an agent on growing numbers of
-training questions.
+inside the training folds, with paired bootstrap intervals over questions, and over documents beside them. `curve`
+trains an agent on growing numbers of training questions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 from corag_agent.callbacks.figures import save_figure
-from corag_agent.evaluation.comparison import grid_index
 from corag_agent.evaluation.cross_validation import Choices, Chooser, Fold, agent_chooser, fixed_chooser, out_of_fold
 from corag_agent.evaluation.intervals import Interval, paired_bootstrap
 from data_prep.selection import best_fixed, choose_labels
@@ -38,6 +37,7 @@ STATISTICS = {"extra_inputs": ["statistics"]}
 FUSED = {"extra_inputs": ["chunk_mean", "statistics"]}
 REGRET_ONLY = {"weight_contrastive": 0.0, "weight_classification": 0.0, "weight_regression": 0.0, "weight_regret": 1.0}
 ALL = {"train_on": "all"}
+FIXED = "best fixed configuration"
 # Options of data and model of the agent that is shipped.
 SHIPPED: tuple[dict[str, Any], dict[str, Any]] = ({**ALL, **STATISTICS}, REGRET_ONLY)
 
@@ -53,7 +53,7 @@ class Contender:
 def contenders(quick: bool) -> list[Contender]:
     """Everything that is compared; `quick` leaves the networks out."""
     rivals = [
-        Contender("best fixed configuration", fixed_chooser),
+        Contender(FIXED, fixed_chooser),
         Contender("best fixed configuration of the domain", by_domain),
         Contender("k nearest neighbours", nearest_neighbours),
         Contender("k nearest neighbours, with statistics", lambda fold: nearest_neighbours(fold, statistics=True)),
@@ -146,7 +146,8 @@ def ablation(table: LabelTable, arguments: argparse.Namespace) -> None:
     seeds = range(arguments.seeds)
     reached: dict[str, tuple[Values, Values]] = {}
     for contender in contenders(arguments.quick):
-        if arguments.only and not any(part in contender.name for part in arguments.only):
+        wanted = not arguments.only or any(part in contender.name for part in arguments.only)
+        if not wanted and contender.name != FIXED:  # what differences are against
             continue
         reached[contender.name] = out_of_fold(arguments.labels, table, contender.chooser, arguments.folds, seeds)
         print(f"{contender.name}: {reached[contender.name][0].mean():.4f}", file=sys.stderr, flush=True)
@@ -161,22 +162,37 @@ def ablation(table: LabelTable, arguments: argparse.Namespace) -> None:
 
 def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: NDArray[np.bool_]) -> str:
     """One table in Markdown."""
-    fixed = reached["best fixed configuration"][0][:, part].mean(axis=0)
+    fixed = reached[FIXED][0][:, part].mean(axis=0)
     whole = table.rouge()[part]
+    assert table.groups is not None, "folds are made by them"
+    documents = table.groups[part].tolist()
     oracles = {
-        "rerankers": whole[(slice(None), slice(None), *grid_index(table, table.grid.defaults))].max(axis=1).mean(),
+        "rerankers": whole[(slice(None), slice(None), *table.grid.index(table.grid.defaults))].max(axis=1).mean(),
         "grid": whole.reshape(len(whole), -1).max(axis=1).mean(),
     }
     rows = []
     for name, (rouge, tokens) in reached.items():
         own = rouge[:, part].mean(axis=0)  # of each question, over seeds
-        lead = "" if name == "best fixed configuration" else difference(paired_bootstrap(own, fixed))
+        leads = ["", ""]
+        if name != FIXED:
+            leads = [difference(paired_bootstrap(own, fixed, groups=groups)) for groups in (None, documents)]
         spread = rouge[:, part].mean(axis=1)
         closed = [f"{(own.mean() - fixed.mean()) / (oracle - fixed.mean()):.1%}" for oracle in oracles.values()]
-        rows.append((name, f"{own.mean():.4f}", f"{spread.std():.4f}", lead, *closed, f"{tokens[:, part].mean():.0f}"))
+        rows.append(
+            (name, f"{own.mean():.4f}", f"{spread.std():.4f}", *leads, *closed, f"{tokens[:, part].mean():.0f}")
+        )
     for name, value in oracles.items():
-        rows.append((f"oracle over {'all grid points' if name == 'grid' else name}", f"{value:.4f}", *[""] * 5))
-    head = ("", "ROUGE-L", "sd of seeds", "above best fixed", "closed (rerankers)", "closed (grid)", "tokens")
+        rows.append((f"oracle over {'all grid points' if name == 'grid' else name}", f"{value:.4f}", *[""] * 6))
+    head = (
+        "",
+        "ROUGE-L",
+        "sd of seeds",
+        "above best fixed",
+        "drawn by document",
+        "closed (rerankers)",
+        "closed (grid)",
+        "tokens",
+    )
     return markdown(head, rows)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_prep.selection import ENOUGH
 
 ALWAYS = 2.0  # a threshold that no confidence reaches
-_LEAST, _GREATEST = 0.05, 20.0  # temperatures
+_LEAST, _GREATEST = 0.5, 20.0  # temperatures: a few right predictions are no reason to be twice as sure or more
 _STEPS = 60  # of the golden-section search; each narrows it to 0.618
 
 Array = npt.NDArray[np.float64]

@@ -28,6 +28,7 @@ METRICS = (
     "prompt_tokens",
     "fixed_rougeL",
     "fallback_rougeL",
+    "fallback_regret",
     "fallback_share",
 )
 
@@ -73,9 +74,6 @@ class AgentOutcomes(Metric):
         for name in Outcomes._fields:
             self.add_state(name, [], dist_reduce_fx="cat")
         self._grid = LabelGrid.from_dict(grid)
-        self._at_defaults: list[int] = [
-            list(getattr(self._grid, name)).index(value) for name, value in self._grid.defaults._asdict().items()
-        ]
 
     def update(self, output: EncoderOutput, batch: QuestionBatch, fixed: Tensor) -> None:
         """Adds a batch.
@@ -91,7 +89,7 @@ class AgentOutcomes(Metric):
         at = self.follow(predicted, output.settings[rows, predicted])
         wanted = self._unscaled(batch.pairs.settings[:, 0][rows, best])
         chosen = self._unscaled(output.settings[rows, best])
-        exploration, cost_coefficient, iterations = self._at_defaults
+        exploration, cost_coefficient, iterations = self._grid.index(self._grid.defaults)
         at_defaults = rouge[:, :, exploration, cost_coefficient, iterations]
         added = Outcomes(
             logits=output.logits,
@@ -161,6 +159,7 @@ def agent_metrics(outcomes: Outcomes, calibration: Calibration) -> dict[str, flo
         "prompt_tokens": outcomes.tokens.mean(),
         "fixed_rougeL": outcomes.fixed.mean(),
         "fallback_rougeL": with_fallback.mean(),
+        "fallback_regret": (outcomes.oracle - with_fallback).mean(),
         "fallback_share": falls.float().mean(),
     }
     return {name: float(value) for name, value in values.items()}

@@ -46,7 +46,8 @@ class ConfigurationAgentModule(LightningModule):
       grid points less `rougeL`), `fixed_rougeL` (of the configuration that was best for the train split),
       `regret_closed` and `regret_closed_rerankers` (share of the gap between fixed and oracle that is closed, for the
       oracle over all grid points and the one over rerankers at default settings; NaN without a gap),
-      `fallback_rougeL` and `fallback_share` (with the fallback; on val its threshold was chosen there).
+      `fallback_rougeL`, `fallback_regret` and `fallback_share` (with the fallback; on val its threshold was chosen
+      there).
 
     Attributes:
         encoder: The network that is exported.
@@ -123,7 +124,7 @@ class ConfigurationAgentModule(LightningModule):
         self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden, dropout, settings_heads)
         if init_from is not None:
             start_from(init_from, self)
-        self.register_buffer("fixed", torch.tensor([0, *_index_of_defaults(labelled)]))
+        self.register_buffer("fixed", torch.tensor([0, *labelled.index(labelled.defaults)]))
         self.register_buffer("class_weights", torch.ones(len(rerankers)))
         self.calibration = Calibration()
         self.outcomes: dict[str, Outcomes] = {}
@@ -280,7 +281,3 @@ def _scaled_axes(grid: LabelGrid) -> list[Tensor]:
         low, high = grid.ranges[name]
         axes.append((torch.tensor(getattr(grid, name), dtype=torch.float32) - low) / ((high - low) or 1.0))
     return axes
-
-
-def _index_of_defaults(grid: LabelGrid) -> list[int]:
-    return [list(getattr(grid, name)).index(value) for name, value in grid.defaults._asdict().items()]

@@ -142,9 +142,12 @@ class ConfigurationAgent:
             InputError: When the embedding has another width or is not finite, or features are needed and not given.
         """
         values = self._input(query_embedding, features)
-        for weight, bias in self._layers:
-            values = np.maximum(weight @ values + bias, 0.0)
-        logits = self._reranker_head[0] @ values + self._reranker_head[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
+            for weight, bias in self._layers:
+                values = np.maximum(weight @ values + bias, 0.0)
+            logits = self._reranker_head[0] @ values + self._reranker_head[1]
+        if not np.isfinite(logits).all():
+            raise InputError("the query's embedding or features are too large to compute with; check the embedder")
         probabilities = _softmax(logits / self._format.temperature)
         best = int(logits.argmax())
         confidence = float(probabilities[best])
@@ -200,9 +203,17 @@ class ConfigurationAgent:
                     f"the checkpoint was trained with {', '.join(self.inputs[1:])} beside the query embedding; give "
                     "features, as query_features computes them from the candidates"
                 )
+            chunk_mean, statistics = (
+                np.asarray(part, dtype=np.float32) for part in (features.chunk_mean, features.statistics)
+            )
+            if chunk_mean.shape != embedding.shape or statistics.shape != (len(STATISTICS),):
+                raise InputError(
+                    f"features must have a chunk_mean of {self.input_dim} and {len(STATISTICS)} statistics, got shapes "
+                    f"{list(chunk_mean.shape)} and {list(statistics.shape)}; compute them by query_features"
+                )
             if CHUNK_MEAN in self.inputs:
-                parts.append(np.asarray(features.chunk_mean, dtype=np.float32))
-            parts.append(np.asarray(features.statistics, dtype=np.float32)[self._statistics])
+                parts.append(chunk_mean)
+            parts.append(statistics[self._statistics])
         values = np.concatenate(parts) if len(parts) > 1 else embedding
         if not np.isfinite(values).all():
             what = EMBEDDING if not np.isfinite(embedding).all() else "features"

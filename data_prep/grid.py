@@ -95,6 +95,20 @@ class LabelGrid:
         snapped = {name: self.snap(name, getattr(PAPER, name)) for name in self._axes()}
         return GridPoint(snapped["exploration"], snapped["cost_coefficient"], int(snapped["iterations"]))
 
+    def index(self, point: GridPoint) -> tuple[int, int, int]:
+        """Place of a point of the grid along its axes.
+
+        Raises:
+            InputError: When it is not in the grid.
+        """
+        places = []
+        for name, value in point._asdict().items():
+            axis = getattr(self, name)
+            if value not in axis:
+                raise InputError(f"{name} {value!r} is not in the grid, which has {list(axis)}")
+            places.append(axis.index(value))
+        return places[0], places[1], places[2]
+
     def snap(self, setting: str, value: float) -> float:
         """The grid's value nearest to `value`; halfway between two, the smaller.
 

@@ -50,7 +50,7 @@ def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent
     if not len(rows):
         raise InputError("there are no questions to compare on; this split of the label table is empty")
     rouge, tokens = table.rouge()[rows], table.tokens[rows].astype(float)
-    default = grid_index(table, table.grid.defaults)
+    default = table.grid.index(table.grid.defaults)
     methods = list(_rivals(table, rows))
     for index, reranker in enumerate(table.rerankers):
         at = (slice(None), index, *default)
@@ -107,16 +107,6 @@ def agent_index(table: LabelTable, predictions: Sequence[Prediction]) -> tuple[N
         for name in GridPoint._fields
     )
     return np.arange(len(rerankers)), np.array([table.rerankers.index(name) for name in rerankers], np.intp), *snapped
-
-
-def grid_index(table: LabelTable, point: GridPoint) -> tuple[int, int, int]:
-    """Index of a grid point along the grid's axes."""
-    grid = table.grid
-    return (
-        grid.exploration.index(point.exploration),
-        grid.cost_coefficient.index(point.cost_coefficient),
-        grid.iterations.index(point.iterations),
-    )
 
 
 def _rivals(table: LabelTable, rows: NDArray[np.intp]) -> Iterator[MethodScores]:

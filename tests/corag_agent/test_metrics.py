@@ -79,6 +79,7 @@ def test_everything_by_hand() -> None:
         "fixed_rougeL": fixed.mean().item(),
         # Confidences 0.88, 0.73, 0.95 and 0.62.
         "fallback_rougeL": torch.cat([followed[:3], fixed[3:]]).mean().item(),
+        "fallback_regret": (oracle - torch.cat([followed[:3], fixed[3:]])).mean().item(),
         "fallback_share": 0.25,
     }
     sure = torch.softmax(logits, 1).max(1).values[[0, 1, 3]]

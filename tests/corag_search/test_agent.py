@@ -147,9 +147,20 @@ def test_features_beside_the_embedding(tmp_path: Path) -> None:
     assert np.log(odds["maxsim"] / odds["bm25"]) == pytest.approx(864321 / 1e4, rel=1e-5)
     with pytest.raises(InputError, match=f"trained with chunk_mean, {STATISTICS[1]}, .* give features"):
         agent.predict([1, 2])
+    for short in (
+        QueryFeatures(features.chunk_mean[:1], features.statistics),
+        QueryFeatures(features.chunk_mean, features.statistics[:3]),
+    ):
+        with pytest.raises(InputError, match=r"features must have a chunk_mean of 2 and \d+ statistics, got shapes"):
+            agent.predict([1, 2], short)
     bad = QueryFeatures(np.array([np.nan, 4], np.float32), features.statistics)
     with pytest.raises(InputError, match="the query's features must be finite"):
         agent.predict([1, 2], bad)
+
+
+def test_an_embedding_that_overflows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="too large to compute with"):
+        fused(tmp_path, ["embedding"]).predict([3e38, 3e38])
 
 
 def test_settings_of_the_chosen_reranker(tmp_path: Path) -> None:
