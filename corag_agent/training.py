@@ -143,9 +143,13 @@ class AgentCLI(LightningCLI):
     def before_fit(self) -> None:
         """Refuses what could not be trained on, monitored or resumed."""
         self._prepare("fit")
-        monitor = self.config.fit.checkpoint.monitor
-        if monitor not in (None, *FIT_METRICS):
-            raise InputError(f"checkpoint.monitor must be one of {', '.join(FIT_METRICS)}, got {monitor!r}")
+        for name, unset in (("checkpoint", (None,)), ("early_stopping", ())):
+            monitor = self.config.fit[name].monitor
+            if monitor not in (*unset, *FIT_METRICS):
+                raise InputError(f"{name}.monitor must be one of {', '.join(FIT_METRICS)}, got {monitor!r}")
+        patience = self.config.fit.early_stopping.patience
+        if patience < 1:
+            raise InputError(f"early_stopping.patience must be at least 1 epoch, got {patience}")
         if self._checkpoint and "optimizer_states" not in self._checkpoint:
             raise InputError(
                 f"checkpoint {self.config.fit.ckpt_path} holds weights only, so training cannot go on from it; "
@@ -206,7 +210,7 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
                 parser_kwargs=_parser_kwargs(),
                 args=list(args),
             )
-    except InputError:
+    except (InputError, UnicodeDecodeError):
         raise
     except (ArgumentError, ValueError, FileNotFoundError, MisconfigurationException) as error:
         cause = _input_error_behind(error)

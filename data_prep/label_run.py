@@ -243,9 +243,11 @@ def check_job(wanted: Sequence[Question], out: Path, references: Sequence[str]) 
 
 
 def check_table_name(out: Path) -> None:
-    """Refuse a table's name that does not end in `.parquet` (InputError)."""
+    """Refuse a table's name that does not end in `.parquet`, or is a directory's (InputError)."""
     if out.suffix != ".parquet":
         raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
+    if out.is_dir():
+        raise InputError(f"the label table {out} is a directory; name a file, such as {out / 'labels.parquet'}")
 
 
 def ledger_path(out: Path) -> Path:

@@ -78,6 +78,8 @@ def read_part(path: Path, part: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     Raises:
         InputError: It is not there, not such a part, or a column is missing or of another type.
     """
+    if path.is_dir():
+        raise InputError(f"label table: {path} is a directory; name a file in it, NAME.parquet")
     if not path.is_file():
         raise InputError(f"label table: {path} does not exist; make it with `corag label`")
     try:

@@ -11,5 +11,5 @@ def run_arguments(arguments: Sequence[str]) -> None:
     try:
         training_cli(["test", *arguments])
     except SystemExit as end:
-        if end.code:
-            raise
+        if end.code:  # Lightning's answer to Ctrl-C
+            raise KeyboardInterrupt from end

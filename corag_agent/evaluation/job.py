@@ -64,6 +64,7 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_reference(self.reference)
+        whole("seed", self.seed, least=0)
         whole("workers", self.workers)
         whole("llm_concurrency", self.llm_concurrency)
 

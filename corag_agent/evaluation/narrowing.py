@@ -8,6 +8,7 @@ from dataclasses import replace
 from corag_agent.evaluation.methods import find_method
 from corag_agent.evaluation.plan import Experiment, Source
 from corag_search.errors import InputError
+from corag_search.registry import whole
 
 
 def narrowed(
@@ -31,6 +32,8 @@ def narrowed(
     Raises:
         InputError: A name that is not there, a count that is none, or nothing left to do.
     """
+    if limit is not None:
+        whole("limit", limit)
     _check_named("only", "run", only or (), [experiment.name for experiment in experiments])
     counts = None if take is None else _counts(take, [source.name for source in sources])
     for method in without:

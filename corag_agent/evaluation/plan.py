@@ -102,6 +102,8 @@ class Experiment:
             given = getattr(self, name)
             if given is not None and len(set(given)) < len(given):
                 raise InputError(f"{where}: {name} names one twice, got {given}")
+            if given == [] and name in ("rerankers", "chunk_sizes", "budgets"):
+                raise InputError(f"{where}: {name} is empty; name at least one, or leave it out for the pipeline's")
         for name in ("limit", "candidates"):
             if getattr(self, name) is not None:
                 whole(f"{where}: {name}", getattr(self, name))
@@ -109,6 +111,9 @@ class Experiment:
         for setting in (*self.settings, *self.sweep):
             if setting not in known:
                 raise InputError(f"{where}: unknown setting {setting!r}; allowed are {', '.join(known)}")
+        for setting, values in self.sweep.items():
+            if not values:
+                raise InputError(f"{where}: sweep: {setting} has no values; give at least one, or leave it out")
         for method, options in self.options.items():
             if method not in self.methods:
                 raise InputError(f"{where}: options are for {method!r}, which is none of its methods")

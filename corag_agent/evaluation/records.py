@@ -177,7 +177,7 @@ class EvaluationRun:
         there = [part for part in SCHEMAS if (root / f"{part}.parquet").is_file()]
         left_out = {_OPTIONAL} if set(there) & set(_TEXT_PARTS) else {_OPTIONAL, *_TEXT_PARTS}
         parts = [part for part in SCHEMAS if part in there or part not in left_out]
-        frames = {part: _read_part(root / f"{part}.parquet") for part in parts}
+        frames = {part: _read_part(root, part) for part in parts}
         frames = {**_without_texts(frames["records"]), **frames}
         try:
             return cls(**frames, settings=settings)
@@ -213,14 +213,19 @@ def _read_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _read_part(path: Path) -> pd.DataFrame:
+def _read_part(root: Path, part: str) -> pd.DataFrame:
+    path = root / f"{part}.parquet"
     if not path.is_file():
         raise InputError(f"{path} does not exist; run `corag evaluate` to its end")
     try:
         with pq.ParquetFile(path) as file:
-            return file.read().to_pandas()
+            frame = file.read().to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
+    missing = [name for name in SCHEMAS[part].names if name not in frame.columns]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]}, so it is not what `corag evaluate` wrote; evaluate anew")
+    return frame
 
 
 def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:

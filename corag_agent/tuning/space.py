@@ -43,6 +43,8 @@ class Parameter:
         Raises:
             InputError: A field is missing, unknown or out of its range.
         """
+        if not isinstance(key, str):
+            raise InputError(f"space: {key!r} is no option of `corag fit`; name one, {_EXAMPLE}")
         kind = given.get("type") if isinstance(given, Mapping) else None
         if kind not in _FIELDS:
             raise InputError(f"space: {key} needs a type, one of {', '.join(_FIELDS)}, got {given!r}; {_EXAMPLE}")

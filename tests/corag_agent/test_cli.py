@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
+import shlex
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from corag_agent.cli import COMMANDS, main
+from corag_agent.cli import COMMANDS, _underscored, main
+from corag_agent.commands.parser import make_parser
+from corag_search.shipped import shipped
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -23,6 +30,102 @@ def test_help_has_an_example(capsys: pytest.CaptureFixture[str], command: str) -
     assert (code, err) == (0, "")
     assert "xample" in out
     assert f"corag {command} " in " ".join(out.split())
+
+
+def examples(command: str) -> list[list[str]]:
+    """The words of each example after `corag COMMAND`."""
+    module = importlib.import_module(f"corag_agent.commands.{command}")
+    lines = getattr(module, "EXAMPLE", "").replace("\\\n", " ").splitlines()
+    given = [shlex.split(line, comments=True) for line in lines if line.startswith(f"  corag {command} ")]
+    return [words[2:] for words in given]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(command, words) for command in COMMANDS for words in examples(command)],
+    ids=lambda given: given if isinstance(given, str) else " ".join(given),
+)
+def test_the_examples_can_be_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str]
+) -> None:
+    """With the configurations that ship; those that the user is to write are empty."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(shipped("configs"))
+    for word in words:
+        if word.endswith(".yaml") and not Path(word).exists():
+            Path(word).write_text("{}", encoding="utf-8")
+    module = importlib.import_module(f"corag_agent.commands.{command}")
+    parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE, getattr(module, "DEFAULTS", ()))
+    module.add_arguments(parser)
+    parser.parse_args([_underscored(word) for word in words])
+
+
+def test_every_command_of_ours_has_an_example() -> None:
+    of_lightning = {"fit", "test"}
+    assert {command for command in COMMANDS if not examples(command)} == of_lightning
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "full"), "No space left on device; free some space"),
+        (OSError(errno.EFBIG, "big", "a.txt"), "a.txt: File too large; free some space"),
+        (PermissionError(errno.EACCES, "Permission denied", "a.txt"), "a.txt: Permission denied; check the path"),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_disk_that_takes_nothing_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+    message: str,
+    wrapped: bool,
+) -> None:
+    def fails(*_: object) -> int:
+        if wrapped and error.errno != errno.EACCES:
+            raise RuntimeError("cannot write") from error
+        raise error
+
+    monkeypatch.setattr("corag_agent.commands.report.run", fails)
+    code, out, err = run(capsys, "report")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"corag report: {message}")
+
+
+def test_a_full_database_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fills(*_: object) -> None:
+        with closing(sqlite3.connect(tmp_path / "full.sqlite")) as database:
+            database.execute("PRAGMA max_page_count = 1")
+            database.execute("CREATE TABLE a (b)")
+
+    monkeypatch.setattr("corag_agent.commands.report.run", fills)
+    code, _, err = run(capsys, "report")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "database or disk is full; free some space" in err
+
+
+def test_an_error_of_the_program_is_not_taken_for_one_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("corag_agent.commands.report.run", fails)
+    with pytest.raises(RuntimeError, match="a fault"):
+        main(["report"])
+
+
+@pytest.mark.parametrize("command", ["fit", "test"])
+def test_a_training_that_is_interrupted_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def interrupted(_: object) -> None:
+        raise SystemExit(1)  # as Lightning ends the process
+
+    monkeypatch.setattr("corag_agent.training.training_cli", interrupted)
+    code, _, err = run(capsys, command)
+    assert (code, err.count("\n")) == (130, 1)
+    assert err.startswith(f"corag {command}: interrupted")
 
 
 def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:

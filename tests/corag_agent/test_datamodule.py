@@ -330,6 +330,7 @@ def test_folds_divide_no_document_and_cover_all(tmp_path: Path) -> None:
     assert sorted(tested) == list(range(48))
     for options, message in (
         ({"folds": 2}, "folds must be at least 3"),
+        ({"folds": -2}, "folds must be at least 3"),
         ({"folds": 13}, "13 folds need as many documents, the label table has 12"),
         ({"folds": 4, "fold": 4}, r"fold must be from 0 to 3 \(folds − 1\), got 4"),
     ):

@@ -139,7 +139,9 @@ def test_unusable_checkpoints(tmp_path: Path) -> None:
         export(tmp_path / "none.ckpt", tmp_path / "agent")
     (tmp_path / "text.ckpt").write_text("not weights")
     torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
-    for name in ("text.ckpt", "foreign.ckpt"):
+    torch.save({"state_dict": {"weight": torch.zeros(10_000)}}, tmp_path / "whole.ckpt")
+    (tmp_path / "half.ckpt").write_bytes((tmp_path / "whole.ckpt").read_bytes()[:9_000])
+    for name in ("text.ckpt", "foreign.ckpt", "half.ckpt"):
         with pytest.raises(InputError, match=f"{name} is not one that `corag fit` wrote"):
             export(tmp_path / name, tmp_path / "agent")
     assert not (tmp_path / "agent").exists()

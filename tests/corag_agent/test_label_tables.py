@@ -74,6 +74,7 @@ def test_a_table_without_texts_for_publishing(capsys: pytest.CaptureFixture[str]
         (["--merge", "a.parquet", "--select", "b.parquet"], "select and merge were both given"),
         (["--without-texts", "--out", "a.parquet"], "without_texts writes a new table; name the old one with --merge"),
         (["--select", "missing.parquet"], "missing.parquet does not exist"),
+        (["--select", Path(LABELS).parent], "is a directory; name a file in it, NAME.parquet"),
         (["--select", LABELS, "--noise", "drop"], "noise cannot be 'drop'"),
         (["--select", LABELS, "--gain_mode", "percent"], "gain mode must be one of relative, absolute"),
     ],
@@ -90,3 +91,11 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_cannot_take_a_directory_s_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "all.parquet").mkdir()
+    code, out, err = run(capsys, "--merge", LABELS, "--out", tmp_path / "all.parquet")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "all.parquet is a directory; name a file, such as" in err
+    assert [path.name for path in tmp_path.rglob("*")] == ["all.parquet"]

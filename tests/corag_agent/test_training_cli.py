@@ -184,6 +184,8 @@ def test_gpu_config(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--ckpt_path", "none.ckpt"], r"none.ckpt"),
         (["--ckpt_path", "last"], r"checkpoints/last.ckpt does not exist; `corag fit` makes one"),
         (["--checkpoint.monitor", "val/nothing"], r"monitor must be one of train/loss.*, got 'val/nothing'"),
+        (["--early_stopping.monitor", "val/nothing"], r"early_stopping.monitor must be one of .*, got 'val/nothing'"),
+        (["--early_stopping.patience", "-1"], "early_stopping.patience must be at least 1 epoch, got -1"),
     ],
 )
 def test_unusable_input_is_one_line_and_leaves_nothing(

@@ -112,6 +112,11 @@ def test_unusable_parameters(given: Any, message: str) -> None:
         SearchSpace({"a": given})
 
 
+def test_a_key_that_is_no_text() -> None:
+    with pytest.raises(InputError, match="space: 1 is no option of `corag fit`; name one, such as"):
+        SearchSpace({1: {"type": "int", "low": 0, "high": 1}})  # type: ignore[dict-item]
+
+
 def test_an_empty_space() -> None:
     with pytest.raises(InputError, match="space is empty: name at least one option of `corag fit`"):
         SearchSpace({})

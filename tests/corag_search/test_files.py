@@ -29,6 +29,15 @@ def fill(directory: Path, data: str) -> None:
     (directory / "data").write_text(data)
 
 
+def test_a_directory_is_refused_by_its_own_name_before_anything_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.mkdir()
+    with pytest.raises(IsADirectoryError) as caught, replacing_file(target):
+        pytest.fail("entered")
+    assert caught.value.filename == str(target)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     target.write_text("old")

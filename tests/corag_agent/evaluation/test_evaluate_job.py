@@ -306,3 +306,8 @@ def test_settings_have_the_size_of_every_store(tmp_path: Path) -> None:
     )
     spent = with_costs.groupby(["dataset", "question_id", "method", "reranker", "chunk_size"])
     assert (spent["cost"].sum() == spent["prompt_tokens"].first()).all()
+
+
+def test_a_negative_seed_is_refused_before_the_work() -> None:
+    with pytest.raises(InputError, match="seed must be a whole number, at least 0, got -1"):
+        EvaluationOptions(seed=-1)

@@ -198,6 +198,9 @@ def test_an_experiment_becomes_units() -> None:
     [
         ({"methods": []}, "names no method"),
         ({"methods": ["tree", "tree"]}, "methods names one twice"),
+        ({"methods": ["tree"], "budgets": []}, "budgets is empty; name at least one, or leave it out"),
+        ({"methods": ["tree"], "rerankers": []}, "rerankers is empty"),
+        ({"methods": ["tree"], "sweep": {"exploration": []}}, "sweep: exploration has no values"),
         ({"methods": ["tree"], "limit": 0}, "limit must be a whole number, at least 1"),
         ({"methods": ["tree"], "settings": {"speed": 1}}, "unknown setting 'speed'"),
         ({"methods": ["tree"], "sweep": {"budget": [1]}}, "unknown setting 'budget'"),

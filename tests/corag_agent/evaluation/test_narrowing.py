@@ -61,6 +61,7 @@ def test_the_smaller_limit_holds() -> None:
         ({"take": ["a=0"]}, "take: questions of a must be a whole number, at least 1, got '0'"),
         ({"take": ["a=-3"]}, "got '-3'"),
         ({"take": ["a="]}, "got ''"),
+        ({"limit": 0}, "limit must be a whole number, at least 1, got 0"),
         ({"without": ["magic"]}, "unknown method 'magic'"),
         ({"only": ["few"], "without": ["agent"]}, "nothing is left to do of the runs"),
         ({"only": ["structure"], "take": ["a"]}, "nothing is left to do of the runs"),

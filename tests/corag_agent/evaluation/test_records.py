@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -91,6 +92,13 @@ def test_a_failed_record_needs_no_scores_and_no_answer(run: EvaluationRun) -> No
     assert len(failed.succeeded) == len(run) - 1
 
 
+def _leave_records_of_another_kind(directory: Path) -> None:
+    """Beside no texts, as in a published run: those would be made out of the records."""
+    for part in ("questions", "answers", "chunks"):
+        (directory / f"{part}.parquet").unlink()
+    pq.write_table(pa.table({"question_id": ["q"]}), directory / "records.parquet")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -99,6 +107,7 @@ def test_a_failed_record_needs_no_scores_and_no_answer(run: EvaluationRun) -> No
         (lambda d: (d / "run.json").write_text('{"corag_evaluation": 99}'), "schema version 99"),
         (lambda d: (d / "answers.parquet").unlink(), "answers.parquet does not exist"),
         (lambda d: (d / "answers.parquet").write_bytes(b"PAR1"), "not a readable parquet file"),
+        (lambda d: _leave_records_of_another_kind(d), "records.parquet has no column dataset, so it is not what"),
     ],
 )
 def test_spoilt_directories_are_refused(
