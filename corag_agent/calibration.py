@@ -39,8 +39,10 @@ def calibrate(
     """Chooses temperature and threshold on a validation split.
 
     The temperature (Guo et al. 2017) makes the best reranker of the kept questions most likely; with fewer than ten of
-    them it stays 1. The threshold gives the greatest mean ROUGE-L when the questions below it get the fixed
-    configuration; among equal ones the greatest, so that what is less sure than anything seen is not trusted.
+    them it stays 1. Questions below the threshold get the fixed configuration: of all thresholds, the one for which
+    the agent's gain on the questions above it, less one standard error of that gain, is greatest; none is trusted where
+    this is nowhere above 0. Among equal thresholds the greatest, so that what is less sure than anything seen is not
+    trusted.
 
     Args:
         logits: `[n, rerankers]`.
@@ -105,15 +107,19 @@ def _coolest(logits: Array, rerankers: npt.NDArray[np.intp]) -> float:
 
 
 def _threshold(confidence: Array, followed: Array, fixed: Array) -> float:
-    order = np.argsort(confidence, kind="stable")
-    values = confidence[order]
-    # Gain of falling back on the first i of them; a threshold divides different confidences only.
-    gains = np.concatenate([[0.0], np.cumsum((fixed - followed)[order])]).round(9)
-    allowed = np.concatenate([[True], values[1:] > values[:-1], [True]])
-    count = int(np.flatnonzero(allowed & (gains == gains[allowed].max()))[-1])
-    if count == len(values):
+    order = np.argsort(-confidence, kind="stable")
+    values, gain = confidence[order], (followed - fixed)[order]
+    count = np.arange(1, len(gain) + 1)
+    total = np.cumsum(gain)
+    # Of the sum over the first m: √(m · variance), which takes two at least.
+    squares = np.maximum(np.cumsum(gain**2) - total**2 / count, 0.0)
+    error = np.sqrt(count * squares / np.maximum(count - 1, 1))
+    allowed = np.append(values[1:] < values[:-1], True) & (count > 1)  # a threshold divides different confidences only
+    surely = np.where(allowed, total - error, -np.inf).round(9)
+    best = int(surely.argmax())
+    if not surely[best] > 0:
         return ALWAYS
-    return float(values[0] if count == 0 else (values[count - 1] + values[count]) / 2)
+    return float(values[best] if best + 1 == len(values) else (values[best] + values[best + 1]) / 2)
 
 
 def _log_softmax(logits: Array) -> Array:

@@ -35,39 +35,47 @@ def test_an_agent_that_is_always_right_is_made_as_sure_as_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("followed", "fixed", "threshold"),
+    ("gains", "threshold"),
     [
-        ([0, 0, 1, 1], [1, 1, 0, 0], 0.65),  # the two least sure ones fall back
-        ([1, 1, 1, 1], [0, 0, 0, 0], 0.55),  # none does, but what is less sure than all of them would
-        ([0, 0, 0, 0], [1, 1, 1, 1], ALWAYS),
-        ([0, 0, 0, 1], [0, 0, 0, 0], 0.8),  # among equal thresholds the greatest
-        ([1, 0, 0, 0], [0, 0, 0, 1], ALWAYS),
+        # Least sure first. Gains above each threshold, less their standard error (√ of count × variance):
+        ([-0.5, -0.5, 0.5, 0.5], 0.65),  # the two surest: 1.0 − 0
+        ([0.2, 0.2, 0.2, 0.2], 0.55),  # all of them, but what is less sure than all would fall back
+        ([-0.5, -0.5, -0.5, -0.5], ALWAYS),
+        ([0.0, 0.0, 0.0, 0.0], ALWAYS),
+        ([0.0, 0.0, 0.0, 0.9], ALWAYS),  # one question proves nothing; two: 0.9 − √(2 · 0.405) = 0
+        ([-0.1, 0.1, 0.3, 0.5], 0.65),  # two: 0.8 − √(2 · 0.02) = 0.6; three: 0.9 − 0.35; all: 0.8 − 0.52
     ],
 )
-def test_the_threshold_by_hand(followed: list, fixed: list, threshold: float) -> None:
+def test_the_threshold_by_hand(gains: list[float], threshold: float) -> None:
     confidence = np.array([0.55, 0.6, 0.7, 0.9])
-    made = calibrate(
-        logits_of(confidence), np.zeros(4, int), np.ones(4, bool), np.array(followed, float), np.array(fixed, float)
-    )
+    fixed = np.full(4, 0.5)
+    made = calibrate(logits_of(confidence), np.zeros(4, int), np.ones(4, bool), fixed + gains, fixed)
     assert made.threshold == pytest.approx(threshold)
 
 
 def test_equal_confidences_are_not_divided() -> None:
     logits = logits_of(np.full(4, 0.7))
-    made = calibrate(logits, np.zeros(4, int), np.ones(4, bool), np.array([0.0, 1, 1, 1]), np.array([1.0, 0, 0, 0]))
+    made = calibrate(logits, np.zeros(4, int), np.ones(4, bool), np.full(4, 0.6), np.full(4, 0.5))
     assert made.threshold == pytest.approx(0.7)
 
 
 def test_the_threshold_is_the_best_of_all() -> None:
     generator = np.random.default_rng(0)
+    trusted = 0
     for _ in range(50):
         logits = generator.normal(0, 1, (12, 3)).round(1)
         followed, fixed = generator.random((2, 12)).round(2)
+        followed += 0.1
         made = calibrate(logits, np.zeros(12, int), np.zeros(12, bool), followed, fixed)
         sure = confidences(logits, made.temperature)
-        reached = np.where(sure < made.threshold, fixed, followed).sum()
-        best = max(np.where(sure < t, fixed, followed).sum() for t in [*sure, 2.0])
-        assert reached == pytest.approx(best)
+
+        def surely(threshold: float, sure: np.ndarray = sure, gain: np.ndarray = followed - fixed) -> float:
+            own = gain[sure >= threshold]
+            return own.sum() - np.sqrt(len(own) * own.var(ddof=1)) if len(own) > 1 else 0.0
+
+        assert surely(made.threshold) == pytest.approx(max(surely(t) for t in [*sure, ALWAYS]))
+        trusted += made.threshold < ALWAYS
+    assert 10 < trusted < 50
 
 
 def test_nothing_to_calibrate_on() -> None:
