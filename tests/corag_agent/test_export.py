@@ -30,6 +30,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_numpy_inference_equals_torch(tmp_path: Path, data: dict[str, Any], options: dict[str, Any]) -> None:
     checkpoint = trained(tmp_path, data, **options)
+    state = torch.load(checkpoint, weights_only=True)
+    # With these some of the queries below fall back and some do not.
+    calibration = {"temperature": 1.3 if data else 0.5, "threshold": 0.45 if data else 0.39}
+    torch.save({**state, "calibration": calibration}, checkpoint)
     module = ConfigurationAgentModule.load_from_checkpoint(checkpoint).eval()
     temperature, threshold = module.calibration
     agent = ConfigurationAgent.load(export(checkpoint, tmp_path / "agent"))
@@ -59,7 +63,7 @@ def test_numpy_inference_equals_torch(tmp_path: Path, data: dict[str, Any], opti
             wanted = low + value * (high - low)
             got = getattr(prediction, name)
             assert got == (round(wanted) if name == "iterations" else pytest.approx(wanted, abs=1e-5))
-    assert fallen < 50
+    assert 0 < fallen < 50
 
 
 def test_what_is_written(checkpoint: Path, tmp_path: Path) -> None:
