@@ -142,5 +142,6 @@ def _confidence(config: Mapping[str, Any]) -> str:
     return (
         f"The probabilities are calibrated on the validation split (temperature {temperature:.3g}). The fallback, "
         f"the configuration\nthat was best for the training questions as a whole (`{fallback['reranker']}`, "
-        f"{settings}), is used {when}:\nthere the validation split did not show, by a standard error, that the agent does better."
+        f"{settings}), is used {when}:\n"
+        "there the validation split did not show, by a standard error, that the agent does better."
     )
