@@ -6,19 +6,20 @@
 `ablation` cross-validates by document (an article's languages together) over several seeds: every question is tested
 once a seed, by something that has not seen its document. Differences are against the best fixed configuration, chosen
 inside the training folds, with paired bootstrap intervals over questions, and over documents beside them. `curve`
-trains an agent on growing numbers of training questions.
+trains an agent with soft targets on growing numbers of training questions.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markdown_tables import markdown_table
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -38,8 +39,7 @@ FUSED = {"extra_inputs": ["chunk_mean", "statistics"]}
 REGRET_ONLY = {"weight_contrastive": 0.0, "weight_classification": 0.0, "weight_regression": 0.0, "weight_regret": 1.0}
 ALL = {"train_on": "all"}
 FIXED = "best fixed configuration"
-# Options of data and model of the agent that is shipped.
-SHIPPED: tuple[dict[str, Any], dict[str, Any]] = ({**ALL, **STATISTICS}, REGRET_ONLY)
+SOFT = {"target_temperature": 0.1, **ALL}
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def contenders(quick: bool) -> list[Contender]:
         ("all pairs of a batch", {}, {"contrast": "all"}),
         ("balanced classes", {"balance": True}, {"balance_classes": True}),
         ("heads per reranker", {}, {"settings_heads": "per_reranker"}),
-        ("soft targets, all questions", {"target_temperature": 0.1, **ALL}, {}),
+        ("soft targets, all questions", SOFT, {}),
         ("regret loss beside the three", ALL, {"weight_regret": 5.0}),
         ("regret loss alone", ALL, REGRET_ONLY),
         ("regret loss alone, heads per reranker", ALL, {**REGRET_ONLY, "settings_heads": "per_reranker"}),
         ("regret loss alone, with statistics", {**ALL, **STATISTICS}, REGRET_ONLY),
         ("regret loss alone, with statistics and chunks", {**ALL, **FUSED}, REGRET_ONLY),
-        ("soft targets, with statistics", {"target_temperature": 0.1, **ALL, **STATISTICS}, {}),
+        ("soft targets, with statistics", {**SOFT, **STATISTICS}, {}),
     ]
     return rivals if quick else rivals + [Contender(name, agent_chooser(data, model)) for name, data, model in networks]
 
@@ -193,7 +193,7 @@ def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: 
         "closed (grid)",
         "tokens",
     )
-    return markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def difference(interval: Interval) -> str:
@@ -202,19 +202,19 @@ def difference(interval: Interval) -> str:
 
 
 def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
-    """Prints what an agent reaches with growing numbers of training questions, and draws it."""
+    """Prints what an agent with soft targets reaches with growing numbers of training questions, and draws it."""
     seeds = range(arguments.seeds)
     fixed, _ = out_of_fold(arguments.labels, table, fixed_chooser, arguments.folds, seeds)
     rows, points = [], []
     most = int(len(table) * (arguments.folds - 2) / arguments.folds)
     for limit in [*(n for n in (25, 50, 100, 200, 400, 800, 1600) if n < 0.9 * most), most]:
-        chooser = agent_chooser({**SHIPPED[0], "limit": limit}, SHIPPED[1])
+        chooser = agent_chooser({**SOFT, "limit": limit})
         rouge, _ = out_of_fold(arguments.labels, table, chooser, arguments.folds, seeds)
         lead = paired_bootstrap(rouge.mean(axis=0), fixed.mean(axis=0))
         rows.append((str(limit), f"{rouge.mean():.4f}", difference(lead)))
         points.append((limit, lead))
         print(f"{limit}: {rouge.mean():.4f}", file=sys.stderr, flush=True)
-    print(markdown(("training questions", "ROUGE-L", "above the best fixed configuration"), rows))
+    print(markdown_table(("training questions", "ROUGE-L", "above the best fixed configuration"), rows))
     if arguments.plot:
         figure = Figure(figsize=(6.4, 3.4), layout="constrained")
         axes = figure.subplots()
@@ -228,11 +228,6 @@ def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
         axes.set_ylabel("ROUGE-L above the best fixed configuration")
         axes.spines[["top", "right"]].set_visible(False)
         save_figure(figure, arguments.plot)
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
 COMMANDS: dict[str, Callable[[LabelTable, argparse.Namespace], None]] = {"ablation": ablation, "curve": curve}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from markdown_tables import markdown_table
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -47,10 +48,8 @@ def reached(name: str, table: LabelTable, rows: NDArray[np.intp]) -> list[dict[s
 
 def markdown(rows: list[dict[str, object]]) -> str:
     """A table; cells that a row lacks stay empty."""
-    frame = pd.DataFrame(rows).fillna("")
-    head = [str(column) for column in frame.columns]
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in frame.to_numpy())]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    frame = pd.DataFrame(rows).fillna("").astype(str)
+    return markdown_table(list(frame.columns), frame.to_numpy().tolist())
 
 
 def plot(labels: BestLabels, parts: dict[str, NDArray[np.intp]], path: Path) -> None:

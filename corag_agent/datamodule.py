@@ -276,10 +276,7 @@ class LabelDataModule(LightningDataModule):
     def _scaled_settings(self) -> npt.NDArray[np.float32]:
         """Each reranker's own best settings, `[n, rerankers, 3]`."""
         settings = dict(zip(GridPoint._fields, np.moveaxis(best_settings(self.table), -1, 0), strict=True))
-        columns = []
-        for name in SETTINGS:
-            low, high = self.table.grid.ranges[name]
-            columns.append((settings[name] - low) / ((high - low) or 1.0))
+        columns = [self.table.grid.scaled(name, settings[name]) for name in SETTINGS]
         return np.stack(columns, axis=-1).astype(np.float32)
 
     @property

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from corag_agent.card import model_card
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.export_evaluation import evaluate_export
-from corag_agent.module import ConfigurationAgentModule
+from corag_agent.module import OF_DATA, ConfigurationAgentModule
 from corag_agent.onnx_graph import onnx_model
 from corag_search.agent import ConfigurationAgent
 from corag_search.agent_format import AGENT, ONNX_FILE, SETTINGS
@@ -72,11 +72,10 @@ def _config(
     module: ConfigurationAgentModule, state: Mapping[str, Any], metrics: Mapping[str, float] | None
 ) -> dict[str, Any]:
     given = module.hparams
-    bound = ("rerankers", "grid", "embedder", "label_fingerprint", "input_dim", "input_names")
     hyperparameters = {
         key: value
         for key, value in {**state.get("datamodule_hyper_parameters", {}), **given}.items()
-        if key not in bound and not key.startswith("_")
+        if key not in OF_DATA and not key.startswith("_")
     }
     return {
         "rerankers": list(given["rerankers"]),

@@ -17,7 +17,7 @@ from corag_agent.calibration import Calibration
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
 from corag_agent.losses import ConfigurationLoss, LossTerms, LossWeights
-from corag_agent.metrics import METRICS, AgentOutcomes, Outcomes, agent_metrics, calibration_of
+from corag_agent.metrics import METRICS, AgentOutcomes, agent_metrics, calibration_of
 from corag_agent.starting import start_from
 from corag_search.agent_format import EMBEDDING, PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
@@ -26,7 +26,7 @@ from data_prep.grid import GridPoint, LabelGrid
 # What the network must know of the data.
 OF_DATA = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
 # What a checkpoint and a label table must agree on: classes, look-up and input.
-_BOUND = ("input_dim", "input_names", "rerankers", "grid", "embedder")
+_BOUND = tuple(name for name in OF_DATA if name != "label_fingerprint")
 
 _LOSSES = ("loss", *(f"loss_{name}" for name in LossTerms._fields[1:]))
 # What a run of `fit` logs, and so what may be monitored.
@@ -52,7 +52,6 @@ class ConfigurationAgentModule(LightningModule):
     Attributes:
         encoder: The network that is exported.
         calibration: Chosen on the validation split at the end of each epoch.
-        outcomes: What the last evaluation saw of each question, by stage.
         fixed: The best fixed configuration of the train split: index of reranker, exploration, cost coefficient and
             iterations, `[4]`.
     """
@@ -127,7 +126,6 @@ class ConfigurationAgentModule(LightningModule):
         self.register_buffer("fixed", torch.tensor([0, *labelled.index(labelled.defaults)]))
         self.register_buffer("class_weights", torch.ones(len(rerankers)))
         self.calibration = Calibration()
-        self.outcomes: dict[str, Outcomes] = {}
         self._val_metrics: dict[str, float] = {}
         self._seed = torch.initial_seed()
         self._loss = ConfigurationLoss(
@@ -259,7 +257,7 @@ class ConfigurationAgentModule(LightningModule):
 
     def _log_metrics(self, stage: str) -> None:
         metric: AgentOutcomes = self._metrics[stage]  # type: ignore[assignment]
-        outcomes = self.outcomes[stage] = metric.compute()  # of all devices
+        outcomes = metric.compute()  # of all devices
         metric.reset()
         if not (outcomes.logits.isfinite().all() and outcomes.errors.isfinite().all()):
             raise InputError(
@@ -276,8 +274,4 @@ class ConfigurationAgentModule(LightningModule):
 
 def _scaled_axes(grid: LabelGrid) -> list[Tensor]:
     """The grid's values in the order of `SETTINGS`, each scaled to [0, 1] by its range."""
-    axes = []
-    for name in SETTINGS:
-        low, high = grid.ranges[name]
-        axes.append((torch.tensor(getattr(grid, name), dtype=torch.float32) - low) / ((high - low) or 1.0))
-    return axes
+    return [torch.from_numpy(grid.scaled(name, getattr(grid, name))).float() for name in SETTINGS]

@@ -122,6 +122,16 @@ class LabelGrid:
             raise InputError(f"{setting} must be a number to be snapped to {list(axes[setting])}, got {value!r}")
         return axes[setting][int(self.nearest(setting, value))]
 
+    def scaled(self, setting: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Values of a setting scaled to [0, 1] by its range; 0 where the grid has one value only.
+
+        Args:
+            setting: One of the grid's fields.
+            values: `[...]`.
+        """
+        low, high = self.ranges[setting]
+        return (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1.0)
+
     def nearest(self, setting: str, values: npt.ArrayLike) -> npt.NDArray[np.intp]:
         """Positions along an axis of the grid's values nearest to `values`; halfway between two, the smaller's.
 

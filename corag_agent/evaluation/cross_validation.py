@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -143,7 +142,6 @@ def train_agent(
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            deterministic=torch.are_deterministic_algorithms_enabled(),
         )
         trainer.fit(module, datamodule=labels)
         return ConfigurationAgent.load(export(best.best_model_path, Path(directory) / "export"))

@@ -66,3 +66,13 @@ def test_unusable_requests() -> None:
         LabelGrid().snap("exploration", math.nan)
     with pytest.raises(InputError, match="grid must name exactly"):
         LabelGrid.from_dict({"exploration": [0]})
+
+
+def test_scaling_and_places_by_hand() -> None:
+    grid = LabelGrid(exploration=(0.5, 2.5), cost_coefficient=(0.1,), iterations=(5, 10, 25))
+    assert grid.scaled("iterations", [5, 10, 25]).tolist() == [0.0, 0.25, 1.0]
+    assert grid.scaled("exploration", 1.0) == 0.25
+    assert grid.scaled("cost_coefficient", [0.1]).tolist() == [0.0]
+    assert grid.index(GridPoint(2.5, 0.1, 10)) == (1, 0, 1)
+    with pytest.raises(InputError, match=r"iterations 15 is not in the grid, which has \[5, 10, 25\]"):
+        grid.index(GridPoint(2.5, 0.1, 15))
