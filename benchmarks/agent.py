@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markdown_tables import markdown_table
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +26,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 from corag_agent.callbacks.figures import save_figure
+from corag_agent.card import markdown_table
 from corag_agent.evaluation.cross_validation import Choices, Chooser, Fold, agent_chooser, fixed_chooser, out_of_fold
 from corag_agent.evaluation.intervals import Interval, paired_bootstrap
 from data_prep.selection import best_fixed, choose_labels

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from markdown_tables import markdown_table
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from corag_agent.callbacks.figures import save_figure
+from corag_agent.card import markdown_table
 from corag_agent.evaluation.comparison import compare
 from data_prep.selection import BestLabels, choose_labels
 from data_prep.splits import COMPOUND

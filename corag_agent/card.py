@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from corag_search.agent_format import CHUNK_MEAN, EMBEDDING, ONNX_FILE
@@ -20,7 +20,9 @@ def model_card(config: Mapping[str, Any], licence: str, further: Container[str] 
     """
     training = config["training"]
     ranges = "\n".join(f"- `{name}`: {low:g} to {high:g}" for name, (low, high) in config["ranges"].items())
-    measured = _table(("metric", "value"), [(name, f"{value:.4g}") for name, value in config["metrics"].items()])
+    measured = markdown_table(
+        ("metric", "value"), [(name, f"{value:.4g}") for name, value in config["metrics"].items()]
+    )
     results = [_evaluation(config["evaluation"])] if "evaluation" in config else []
     if config["metrics"]:
         results.append(
@@ -94,7 +96,8 @@ exploration of the most probable reranker. The fallback is in the metadata, for 
 """
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as text, without a line break at its end."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *rows))
 
 
@@ -109,10 +112,11 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
         rows.append((method["method"], name, f"{method['rougeL']:.3f}", f"{method['prompt_tokens']:.0f}", above))
     count, split = evaluation["questions"], evaluation["split"]
     share = evaluation["fallback_share"]
+    table = markdown_table(("method", "reranker", "ROUGE-L", "prompt tokens", "agent above it"), rows)
     return (
         f"On the {count} {'question' if count == 1 else 'questions'} of the {split} split, looked up in the label "
         f"table; the agent fell back for {share:.0%}.\nIntervals: 95 %, paired bootstrap over groups of questions that "
-        f"share no document.\n\n{_table(('method', 'reranker', 'ROUGE-L', 'prompt tokens', 'agent above it'), rows)}"
+        f"share no document.\n\n{table}"
     )
 
 

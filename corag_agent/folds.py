@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.errors import InputError
+from data_prep.groups import connected
 from data_prep.splits import SplitBy, check_split_by
 from data_prep.table import LabelTable
-from data_prep.table_features import connected
 
 Positions = npt.NDArray[np.intp]
 

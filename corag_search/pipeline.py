@@ -234,10 +234,10 @@ class Corag:
         retriever = self.retriever if given is None else None
         embedding = None
         if self.agent is not None or isinstance(retriever, EmbeddingRetriever):
-            with _timed(timings, "embed"):
+            with timed(timings, "embed"):
                 embedding = self.embedder.encode([query])[0]
         if retriever is not None:
-            with _timed(timings, "retrieve"):
+            with timed(timings, "retrieve"):
                 given = tuple(retriever.retrieve(query, count, embedding=embedding))
             if not given:
                 raise InputError(
@@ -247,7 +247,7 @@ class Corag:
         assert given is not None, "retrieved or given"
         if self.agent is not None:
             assert embedding is not None, "embedded for the agent"
-            with _timed(timings, "agent"):
+            with timed(timings, "agent"):
                 prediction = self._predict(self.agent, query, embedding, given)
             predicted = {n: getattr(prediction, n) for n in SETTINGS}
             predicted["selection"] = getattr(self.agent, "selection", config.selection)
@@ -257,7 +257,7 @@ class Corag:
         judge = self._reranker(reranker)
         prior = self.config.prior if prior is None else prior
         ranker = None if prior is None or not config.narrows else self._reranker(prior)
-        with _timed(timings, "search"):
+        with timed(timings, "search"):
             result = search_policy_tree(query, given, judge, config, prior=ranker, trace=trace)
         return Selected(
             **{f.name: getattr(result, f.name) for f in fields(result)},
@@ -282,7 +282,7 @@ class Corag:
         """
         selected = self.search(query, **options)
         prompt, timings = self._prompt(selected)
-        with _timed(timings, "generate"):
+        with timed(timings, "generate"):
             generation = self.generator.generate(prompt, self.config.max_answer_tokens)
         return _answer(selected, prompt, generation.text, timings, generation.prompt_tokens, generation.answer_tokens)
 
@@ -336,7 +336,7 @@ class Corag:
     def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
         timings = dict(selected.timings)
         generator, tokenizer = self.generator, self.tokenizer  # loaded before the clock starts
-        with _timed(timings, "prompt"):
+        with timed(timings, "prompt"):
             prompt = self.config.prompt.fill(selected.query, [chunk.text for chunk in selected.chunks])
             check_context(prompt, self.config.max_answer_tokens, generator, tokenizer)
         return prompt, timings
@@ -354,7 +354,7 @@ class AnswerStream:
 
     def __iter__(self) -> Iterator[str]:
         pieces = []
-        with _timed(self._timings, "generate"):
+        with timed(self._timings, "generate"):
             for piece in self._corag.generator.stream(self.prompt, self._corag.config.max_answer_tokens):
                 pieces.append(piece)
                 yield piece
@@ -427,7 +427,8 @@ def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int |
 
 
 @contextmanager
-def _timed(timings: dict[str, float], step: str) -> Iterator[None]:
+def timed(timings: dict[str, float], step: str) -> Iterator[None]:
+    """Note the seconds of a step, whether or not it fails."""
     start = time.perf_counter()
     try:
         yield

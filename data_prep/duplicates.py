@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from data_prep.groups import connected
 from data_prep.scripts import word_spans
 
 __all__ = ["SIMILAR", "duplicate_groups", "word_set"]
@@ -36,18 +37,13 @@ def duplicate_groups(texts: Sequence[str], similar: float = SIMILAR) -> list[lis
     for index, text in enumerate(texts):
         alike[word_set(text)].append(index)
     sets = list(alike)
-    parent = list(range(len(sets)))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = index = parent[parent[index]]
-        return index
-
-    for one, other in _similar_pairs(sets, similar):
-        parent[root(other)] = root(one)
+    pairs: list[list[tuple[int, int]]] = [[] for _ in sets]
+    for pair in _similar_pairs(sets, similar):
+        for index in pair:
+            pairs[index].append(pair)
     groups: dict[int, list[int]] = defaultdict(list)
-    for index, words in enumerate(sets):
-        groups[root(index)] += alike[words]
+    for number, words in zip(connected(pairs).tolist(), sets, strict=True):
+        groups[number] += alike[words]
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,7 @@ def _questions(
     records: Mapping[str, dict[str, Any]],
     splits: Mapping[str, str],
 ) -> pd.DataFrame:
-    names = document_names(dataset)
     own = [records[question.id] for question in questions]
-    documents = [dict.fromkeys(names[gold.document] for gold in question.gold_passages) for question in questions]
     return pd.DataFrame(
         {
             "question_id": [question.id for question in questions],
@@ -87,12 +85,18 @@ def _questions(
             "split": [splits[question.id] for question in questions],
             "reference": [record["reference"] for record in own],
             "embedding": [np.array(record["embedding"], np.float32) for record in own],
-            "documents": list(map(list, documents)),
+            "documents": list(map(list, gold_documents(dataset, questions))),
             "statistics": [np.array([record["statistics"][name] for name in STATISTICS], np.float32) for record in own],
             "chunk_mean": [np.array(record["chunk_mean"], np.float32) for record in own],
             "candidates": [record["candidates"] for record in own],
         }
     )
+
+
+def gold_documents(dataset: Dataset, questions: Iterable[Question]) -> list[tuple[str, ...]]:
+    """Of each question the documents of its gold passages, each once, as `document_names` has them."""
+    names = document_names(dataset)
+    return [tuple(dict.fromkeys(names[gold.document] for gold in question.gold_passages)) for question in questions]
 
 
 def document_names(dataset: Dataset) -> dict[str, str]:

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from corag_search.errors import InputError
+from data_prep.table_files import METRICS
 
 _KEY = ["question_id", "order_key", "reference", "sample"]
-_MEASURES = ["rouge1", "rouge2", "rougeL"]
+_MEASURES = list(METRICS)
 _TOLERANCE = 1e-6
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from corag_search.errors import InputError
 from data_prep.duplicates import duplicate_groups
+from data_prep.groups import connected
 
 if TYPE_CHECKING:
     from data_prep.dataset import Dataset, Question
@@ -140,27 +141,16 @@ def shuffle_key(seed: int | str, item_id: str) -> bytes:
 
 def _connected(questions: Sequence[Question], by: SplitBy) -> list[list[Question]]:
     """Questions in groups that must not be divided."""
-    parent: dict[Hashable, Hashable] = {}
-
-    def root(item: Hashable) -> Hashable:
-        while parent.setdefault(item, item) != item:
-            parent[item] = item = parent[parent[item]]
-        return item
-
-    def join(one: Hashable, other: Hashable) -> None:
-        parent[root(one)] = root(other)
-
+    shared: list[list[Hashable]] = [[("document", gold.document) for gold in q.gold_passages] for q in questions]
     # Of compound questions, which the parts decide on, none is like another that does not share a document with it.
-    single = [question for question in questions if question.kind != COMPOUND]
-    for group in duplicate_groups([question.text for question in single]):
-        for index in group[1:]:
-            join(("question", single[index].id), ("question", single[group[0]].id))
-    for question in questions:
-        for gold in question.gold_passages:
-            join(("question", question.id), ("document", gold.document))
-        if by == SplitBy.DOMAIN:
-            join(("question", question.id), ("domain", question.domain))
-    groups: dict[Hashable, list[Question]] = defaultdict(list)
-    for question in questions:
-        groups[root(("question", question.id))].append(question)
+    single = [index for index, question in enumerate(questions) if question.kind != COMPOUND]
+    for number, alike in enumerate(duplicate_groups([questions[index].text for index in single])):
+        for position in alike:
+            shared[single[position]].append(("alike", number))
+    if by == SplitBy.DOMAIN:
+        for question, own in zip(questions, shared, strict=True):
+            own.append(("domain", question.domain))
+    groups: dict[int, list[Question]] = defaultdict(list)
+    for question, number in zip(questions, connected(shared).tolist(), strict=True):
+        groups[number].append(question)
     return list(groups.values())

@@ -16,9 +16,20 @@ import pandas as pd
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from data_prep.grid import GridPoint, LabelGrid
+from data_prep.groups import connected
 from data_prep.repeats import ordered_repeats, repeated_scores
-from data_prep.table_features import check_features, connected
-from data_prep.table_files import METRICS, OPTIONAL, SPLITS, TEXTLESS, conform, file_of, read_part, write_part
+from data_prep.table_features import check_features, check_rows
+from data_prep.table_files import (
+    METRICS,
+    OPTIONAL,
+    SPLITS,
+    TEXTLESS,
+    conform,
+    file_of,
+    read_part,
+    refuse_repeated,
+    write_part,
+)
 
 __all__ = ["METRICS", "SPLITS", "LabelTable"]
 
@@ -245,23 +256,18 @@ def _embedder(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 def _ordered_questions(questions: pd.DataFrame, dimension: int) -> pd.DataFrame:
     if questions.empty:
         raise InputError("questions: the table has no question; label at least one")
-    _refuse_repeated(questions, ["question_id"], "questions")
+    refuse_repeated(questions, ["question_id"], "questions")
     unknown = questions.loc[~questions["split"].isin(SPLITS), "split"]
     if len(unknown):
         raise InputError(f"questions: split must be one of {', '.join(SPLITS)}, got {unknown.iloc[0]!r}")
-    for name, embedding in zip(questions["question_id"], questions["embedding"], strict=True):
-        if len(embedding) != dimension or not np.isfinite(embedding).all():
-            raise InputError(
-                f"questions: embedding of {name!r} must be {dimension} finite numbers (the embedder's dimension), "
-                f"got {len(embedding)} of which {int(np.isfinite(embedding).sum())} finite"
-            )
+    check_rows(questions, "embedding", dimension, "the embedder's dimension")
     return questions.sort_values("question_id", kind="stable", ignore_index=True)
 
 
 def _ordered_scores(scores: pd.DataFrame, known: pd.Index, rerankers: list[str], grid: LabelGrid) -> pd.DataFrame:
     _refuse_not_finite(scores, "scores")
     keys = ["question_id", "reranker", *GridPoint._fields]
-    _refuse_repeated(scores, keys, "scores")
+    refuse_repeated(scores, keys, "scores")
     axes = [known, pd.Index(rerankers), *(pd.Index(getattr(grid, name)) for name in GridPoint._fields)]
     positions = []
     for key, axis in zip(keys, axes, strict=True):
@@ -297,18 +303,11 @@ def _refuse_gaps(present: npt.NDArray[np.bool_], axes: list[pd.Index]) -> None:
 def _ordered_rivals(rivals: pd.DataFrame, known: pd.Index) -> pd.DataFrame:
     _refuse_not_finite(rivals, "rivals")
     keys = ["question_id", "method", "reranker"]
-    _refuse_repeated(rivals, keys, "rivals")
+    refuse_repeated(rivals, keys, "rivals")
     stray = rivals.loc[~rivals["question_id"].isin(known), "question_id"]
     if len(stray):
         raise InputError(f"rivals: question_id {stray.iloc[0]!r} is not among the questions")
     return rivals.sort_values(keys, kind="stable", ignore_index=True)
-
-
-def _refuse_repeated(frame: pd.DataFrame, keys: list[str], part: str) -> None:
-    repeated = frame.duplicated(keys)
-    if repeated.any():
-        first = frame.loc[repeated, keys].iloc[0].to_dict()
-        raise InputError(f"{part}: {int(repeated.sum())} repeated row(s) of one key, the first is {first}")
 
 
 def _refuse_not_finite(frame: pd.DataFrame, part: str) -> None:

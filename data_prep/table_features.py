@@ -1,12 +1,10 @@
-"""What a label table tells of a question beside its embedding: checked, and grouped by document."""
+"""What a label table tells of a question beside its embedding, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from corag_search.errors import InputError
@@ -32,36 +30,26 @@ def check_features(questions: pd.DataFrame, names: Any, dimension: int) -> None:
         usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
         if not usable or len(set(names)) < len(names):
             raise InputError(f"fingerprint: statistics must be a list of distinct names, got {names!r}")
-        _check_rows(questions, "statistics", len(names), "the fingerprint names so many")
+        check_rows(questions, "statistics", len(names), "the fingerprint names so many")
     if "chunk_mean" in questions:
-        _check_rows(questions, "chunk_mean", dimension, "the embedder's dimension")
+        check_rows(questions, "chunk_mean", dimension, "the embedder's dimension")
 
 
-def _check_rows(questions: pd.DataFrame, column: str, width: int, why: str) -> None:
+def check_rows(questions: pd.DataFrame, column: str, width: int, why: str) -> None:
+    """Refuse vectors that are not of one width and finite.
+
+    Args:
+        questions: With the column.
+        column: Of the vectors.
+        width: Their length.
+        why: They have it.
+
+    Raises:
+        InputError: A vector of another length or that is not finite.
+    """
     for name, values in zip(questions["question_id"], questions[column], strict=True):
         if len(values) != width or not np.isfinite(values).all():
             raise InputError(
                 f"questions: {column} of {name!r} must be {width} finite numbers ({why}), got {len(values)} of which "
                 f"{int(np.isfinite(values).sum())} finite"
             )
-
-
-def connected(documents: Sequence[Sequence[str]]) -> npt.NDArray[np.intp]:
-    """Numbers of the groups, from 0 in order of appearance, `[n]`.
-
-    Args:
-        documents: Of n questions. Two that share one are in a group; so are those that others connect. A question
-            without documents is a group of its own.
-    """
-    parent: dict[Hashable, Hashable] = {}
-
-    def root(item: Hashable) -> Hashable:
-        while parent.setdefault(item, item) != item:
-            parent[item] = item = parent[parent[item]]
-        return item
-
-    for number, own in enumerate(documents):
-        for document in own:
-            parent[root(number)] = root(document)
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(root(at), len(numbers)) for at in range(len(documents))], np.intp)

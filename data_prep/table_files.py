@@ -110,6 +110,14 @@ def read_part(path: Path, part: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise InputError(f"label table {path}: {error}") from None
 
 
+def refuse_repeated(frame: pd.DataFrame, keys: list[str], part: str) -> None:
+    """Refuse rows of one key (InputError)."""
+    repeated = frame.duplicated(keys)
+    if repeated.any():
+        first = frame.loc[repeated, keys].iloc[0].to_dict()
+        raise InputError(f"{part}: {int(repeated.sum())} repeated row(s) of one key, the first is {first}")
+
+
 def conform(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     """The frame with exactly the types that a file of it has."""
     try:

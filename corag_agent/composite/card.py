@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from corag_agent.card import markdown_table
 from corag_agent.composite.validation import Chooser
 from corag_search.rerankers.composite_features import feature_names
 
@@ -43,12 +44,14 @@ def weight_rows(trained: TrainedComposite) -> list[tuple[str, str]]:
 
 def card_of(trained: TrainedComposite, labels: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> str:
     """The card as Markdown; arguments as of `write_composite`."""
-    parts = "\n".join(
-        f"| `{part.name}` | {json.dumps(dict(part.options)) if part.options else '–'} | {part.fingerprint or '–'} |"
+    parts = [
+        (f"`{part.name}`", json.dumps(dict(part.options)) if part.options else "–", part.fingerprint or "–")
         for part in trained.parts
-    )
-    tables = [_markdown(HEADER, rows_of(trained.choosers))]
-    tables += [f"On `{name}` alone:\n\n{_markdown(HEADER, rows_of(own))}" for name, own in trained.by_source.items()]
+    ]
+    tables = [markdown_table(HEADER, rows_of(trained.choosers))]
+    tables += [
+        f"On `{name}` alone:\n\n{markdown_table(HEADER, rows_of(own))}" for name, own in trained.by_source.items()
+    ]
     fingerprints = json.dumps(dict(labels), indent=2, ensure_ascii=False, sort_keys=True)
     return f"""---
 library_name: corag
@@ -67,9 +70,7 @@ reranker = load_reranker("composite", path="path/of/this/directory")
 
 ## Parts
 
-| reranker | options | fingerprint |
-| --- | --- | --- |
-{parts}
+{markdown_table(("reranker", "options", "fingerprint"), parts)}
 
 ## Training
 
@@ -77,7 +78,7 @@ reranker = load_reranker("composite", path="path/of/this/directory")
 outcome; {", ".join(f"{name} {value}" for name, value in settings.items())}. ROUGE-L where all features are at their
 means: {trained.model.bias:.3f}. For one standard deviation of each:
 
-{_markdown(("feature", "weight"), weight_rows(trained))}
+{markdown_table(("feature", "weight"), weight_rows(trained))}
 
 ## Held out by document
 
@@ -98,8 +99,3 @@ What the labels were made with:
 {fingerprints}
 ```
 """
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -15,7 +15,7 @@ from corag_search.rerankers.composite_model import NAME, PartIdentity, shaping
 from corag_search.store import VectorStore
 from data_prep.compose import compose_questions
 from data_prep.dataset import Dataset, Question
-from data_prep.record_table import document_names
+from data_prep.record_table import gold_documents
 from data_prep.table import LabelTable
 
 # What gives outcomes their meaning; tables that differ in it cannot teach one composite.
@@ -69,11 +69,7 @@ class Source:
                     f"{path}: the candidate {missing[0]!r} of question {name!r} is not in the store; name the store "
                     "that was labelled with"
                 )
-        titles = document_names(dataset)
-        documents = {
-            name: tuple(dict.fromkeys(titles[gold.document] for gold in question.gold_passages))
-            for name, question in questions.items()
-        }
+        documents = dict(zip(questions, gold_documents(dataset, questions.values()), strict=True))
         return cls(path.name.removesuffix(".parquet"), table, questions, documents, chunks)
 
 

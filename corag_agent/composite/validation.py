@@ -13,7 +13,7 @@ from corag_agent.composite.examples import Example
 from corag_agent.composite.fitting import fit_composite
 from corag_agent.evaluation.intervals import Interval, paired_bootstrap
 from corag_search.errors import InputError
-from data_prep.table_features import connected
+from data_prep.groups import connected
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ from corag_search.agent import ConfigurationAgent
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.generators.base import GeneratorError
-from corag_search.pipeline import Selected
+from corag_search.pipeline import Selected, timed
 from corag_search.rerankers.base import Reranker, RerankerError
 from corag_search.result import SearchResult
 from data_prep.dataset import Question
@@ -222,9 +220,9 @@ class Evaluator:
             yield task, unit, dict(own.seconds)
 
     def _retrieve(self, corpus: Corpus, question: Question, count: int, seconds: dict[str, float]) -> tuple[Chunk, ...]:
-        with _timed(seconds, "embed"):
+        with timed(seconds, "embed"):
             embedding = self.components.embedder.encode([question.text])[0]
-        with _timed(seconds, "retrieve"):
+        with timed(seconds, "retrieve"):
             return tuple(corpus.retriever.retrieve(question.text, count, embedding=embedding))
 
     def _choose(self, task: Task, unit: Unit, seconds: dict[str, float]) -> Chosen:
@@ -233,13 +231,13 @@ class Evaluator:
             _ = task.tree  # before the clock starts
         if method.prepares and unit.timing:
             method.choose(task, **unit.options)  # what is built over the whole corpus is there when the clock starts
-        with _timed(seconds, "search"):
+        with timed(seconds, "search"):
             result = method.choose(task, **unit.options)
         if not unit.timing:
             del seconds["search"]  # scores were shared
         elif isinstance(result, Selected):
             seconds = dict(result.timings)
-        with _timed(seconds, "prompt"):
+        with timed(seconds, "prompt"):
             prompt = self.answerer.prompt(task.query, [chunk.text for chunk in result.chunks])
         return Chosen(unit, result, prompt, seconds)
 
@@ -317,12 +315,3 @@ def off_distribution(agent: ConfigurationAgent, components: Components, unit: Un
 
 def _failed(unit: Unit, error: Exception) -> Outcome:
     return Outcome(unit, None, " ".join(str(error).split()))
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        seconds[stage] = time.perf_counter() - start

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
+from data_prep.table_files import refuse_repeated
 
 SCHEMA_VERSION = 1
 RUN_FILE = "run.json"
@@ -245,10 +246,7 @@ def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _ordered(frame: pd.DataFrame, part: str, key: list[str]) -> pd.DataFrame:
     """The frame with the schema's types, sorted by its key."""
     ordered = _cast(frame, part).to_pandas()
-    repeated = ordered.duplicated(key)
-    if repeated.any():
-        first = ordered.loc[repeated, key].iloc[0].to_dict()
-        raise InputError(f"{part}: {int(repeated.sum())} repeated row(s) of one key, the first is {first}")
+    refuse_repeated(ordered, key, part)
     return ordered.sort_values(key, kind="stable", ignore_index=True)
 
 

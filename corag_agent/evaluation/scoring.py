@@ -41,7 +41,8 @@ def token_f1(answers: Sequence[str], answer: str) -> float:
     >>> token_f1(["the Denver Broncos"], "Denver won")
     0.5
     """
-    return max((_f1(answer_tokens(human), answer_tokens(answer)) for human in answers), default=NAN)
+    own = answer_tokens(answer)
+    return max((_f1(answer_tokens(human), own) for human in answers), default=NAN)
 
 
 def exact_match(answers: Sequence[str], answer: str) -> float:

@@ -161,9 +161,18 @@ def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
     return result
 
 
+def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested configuration by dotted keys; an empty section is a value."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        nested = isinstance(value, Mapping) and value
+        flat |= leaves(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return flat
+
+
 def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     """Dotted keys at which two nested configurations differ."""
-    first, second = dict(_leaves(left)), dict(_leaves(right))
+    first, second = leaves(left), leaves(right)
     return [key for key in {**first, **second} if key not in first or key not in second or first[key] != second[key]]
 
 
@@ -174,13 +183,3 @@ def _dotted(config: Mapping[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, Mapping):
             keys += _dotted(value, f"{prefix}{name}.")
     return keys
-
-
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    leaves: list[tuple[str, Any]] = []
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            leaves += _leaves(value, f"{prefix}{name}.")
-        else:
-            leaves.append((prefix + name, value))
-    return leaves

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import logging
 import math
@@ -107,7 +106,7 @@ def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str
 def write_config(config: Mapping[str, Any], path: Path) -> None:
     """Writes a configuration of `corag fit`."""
     with replacing_file(path) as partial:
-        partial.write_text(yaml.safe_dump(copy.deepcopy(dict(config)), sort_keys=False), encoding="utf-8")
+        partial.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
 
 
 @contextlib.contextmanager

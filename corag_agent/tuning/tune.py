@@ -11,7 +11,7 @@ from typing import Any
 from corag_agent.callbacks.lineage import table_digest
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.report import StudyReport
-from corag_agent.tuning.space import SearchSpace, overridden
+from corag_agent.tuning.space import SearchSpace, leaves, overridden
 from corag_agent.tuning.study import SharedStudy, counted
 from corag_agent.tuning.study_file import StudyFile
 from corag_agent.tuning.trial import resolved_config, run_trial, without_repeated_warnings
@@ -46,7 +46,7 @@ def tune(
     """
     searched = SearchSpace(space)
     file = StudyFile.parse(f"sqlite:{output / 'study.sqlite'}" if storage is None else storage)
-    base = _base_config(searched, fit_files, overridden({}, _expanded(fit)))
+    base = _base_config(searched, fit_files, overridden({}, leaves(fit)))
     table = LabelTable.read(base["data"]["labels"])
     made_of = {"space": searched.given, "fit": _without_paths(base), "labels": {"digest": table_digest(table)}}
     shared = SharedStudy(file, searched, made_of, base["checkpoint"]["mode"], options, output)
@@ -78,15 +78,6 @@ def _base_config(space: SearchSpace, files: Sequence[str], config: Mapping[str, 
 
 def _without_paths(base: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, "data": {name: value for name, value in base["data"].items() if name != "labels"}}
-
-
-def _expanded(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested configuration by dotted keys, so that a later one of its sections adds to an earlier one."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        nested = isinstance(value, Mapping) and value
-        flat |= _expanded(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
 
 
 def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any], options: TuneOptions) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
+from data_prep.groups import connected
 from data_prep.table import LabelTable
-from data_prep.table_features import connected
 
 GRID = LabelGrid(exploration=(0, 1), cost_coefficient=(0.1,), iterations=(5, 10))
 FINGERPRINT: dict[str, Any] = {

@@ -15,7 +15,7 @@ from corag_agent.evaluation.report.claims import main_setting
 from corag_agent.evaluation.report.wording import method_name
 
 _QUESTION = ["dataset", "question_id"]
-_SCORES = ("rougeL", "human_rougeL", "token_f1", "gold_recall")
+SCORES = ("rougeL", "human_rougeL", "token_f1", "gold_recall")
 _DIGITS = 3
 _SHARED = 24  # characters that a chunk and a gold passage share at least, where one reaches over the other's edge
 
@@ -94,7 +94,7 @@ def _question(row: Mapping[Hashable, Any]) -> dict[str, Any]:
 def _records(rows: pd.DataFrame, numbers: Mapping[str, Numbers]) -> dict[str, list[Any]]:
     """Column by column; settings, ways, chunks and answers by their numbers."""
     columns: dict[str, list[Any]] = {
-        name: [] for name in ("question", "setting", "way", "answer", "chunks", "tokens", "error", *_SCORES)
+        name: [] for name in ("question", "setting", "way", "answer", "chunks", "tokens", "error", *SCORES)
     }
     for row in rows.to_dict("records"):
         setting = (row["run"], row["chunk_size"], row["budget"])
@@ -106,7 +106,7 @@ def _records(rows: pd.DataFrame, numbers: Mapping[str, Numbers]) -> dict[str, li
         columns["chunks"].append(chunks)
         columns["tokens"].append(row["prompt_tokens"])
         columns["error"].append(row["error"] or 0)
-        for name in _SCORES:
+        for name in SCORES:
             columns[name].append(None if row["error"] else _score(row[name]))
     return columns
 

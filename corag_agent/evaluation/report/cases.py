@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from corag_agent.evaluation.records import KEY, EvaluationRun
-from corag_agent.evaluation.report.browser import has_texts, overlaps
+from corag_agent.evaluation.report.browser import SCORES, has_texts, overlaps
 from corag_agent.evaluation.report.claims import chosen_reranker, main_setting
 from corag_agent.evaluation.report.wording import NAIVE, TREE, way_name
 from corag_agent.evaluation.summary import BEST
@@ -165,7 +165,7 @@ def _answer(run: EvaluationRun, record: Mapping[str, Any], gold: list[str]) -> C
         way=way_name(record["method"], reranker),
         chunks=tuple(_chunk(name, chunks.loc[name], passages) for name in record["chunk_ids"]),
         answer=run.answers.loc[same, "answer"].iloc[0],
-        scores={name: float(record[name]) for name in ("rougeL", "human_rougeL", "token_f1", "gold_recall")},
+        scores={name: float(record[name]) for name in SCORES},
         tokens=int(record["prompt_tokens"]),
     )
 

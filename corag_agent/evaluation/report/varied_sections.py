@@ -166,7 +166,6 @@ def sweeps_section(methods: pd.DataFrame) -> Section | None:
         values = setting_values(list(part["variant"]))
         if values is None:
             plots.append(_by_variant(part, f"ROUGE-L by setting: {where}"))
-            part = part.assign(_at=part["variant"])
         else:
             name, numbers = values
             part = part.assign(_at=numbers).sort_values("_at", kind="stable")
