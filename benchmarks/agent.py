@@ -54,6 +54,7 @@ def contenders(quick: bool) -> list[Contender]:
     """Everything that is compared; `quick` leaves the networks out."""
     rivals = [
         Contender(FIXED, fixed_chooser),
+        Contender("best fixed configuration of the train split", of_train),
         Contender("best fixed configuration of the domain", by_domain),
         Contender("k nearest neighbours", nearest_neighbours),
         Contender("k nearest neighbours, with statistics", lambda fold: nearest_neighbours(fold, statistics=True)),
@@ -77,6 +78,11 @@ def contenders(quick: bool) -> list[Contender]:
         ("soft targets, with statistics", {**SOFT, **STATISTICS}, {}),
     ]
     return rivals if quick else rivals + [Contender(name, agent_chooser(data, model)) for name, data, model in networks]
+
+
+def of_train(fold: Fold) -> Choices:
+    """What an agent falls back to: the best fixed configuration of what it is trained on, without validation."""
+    return np.tile(best_fixed(fold.table, fold.splits["train"]), (len(fold.splits["test"]), 1)).astype(np.intp)
 
 
 def by_domain(fold: Fold) -> Choices:
