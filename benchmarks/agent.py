@@ -81,7 +81,7 @@ def contenders(quick: bool) -> list[Contender]:
 
 
 def of_train(fold: Fold) -> Choices:
-    """What an agent falls back to: the best fixed configuration of what it is trained on, without validation."""
+    """What an agent's threshold is chosen against: the best fixed configuration of the train split alone."""
     return np.tile(best_fixed(fold.table, fold.splits["train"]), (len(fold.splits["test"]), 1)).astype(np.intp)
 
 

@@ -99,7 +99,15 @@ def labeller_of(path: Path, rerankers: Sequence[Reranker], embedder: Embedder) -
     tokenizer = load_tokenizer(config.tokenizer)
     store = build_store(dataset, config, embedder, tokenizer)
     nobody = load_generator("openai", base_url="http://localhost:9/v1", model="nobody")
-    return Labeller(dataset, store, embedder, rerankers, nobody, tokenizer, config)
+    return Labeller(
+        dataset=dataset,
+        store=store,
+        embedder=embedder,
+        rerankers=rerankers,
+        generator=nobody,
+        tokenizer=tokenizer,
+        config=config,
+    )
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from corag_agent.callbacks.figures import save_figure
 from corag_agent.card import markdown_table
 from corag_agent.evaluation.comparison import compare
+from corag_agent.evaluation.label_noise import NOISE_HEADER, noise_of, noise_rows
 from data_prep.selection import BestLabels, choose_labels
 from data_prep.splits import COMPOUND
 from data_prep.table import LabelTable
@@ -86,6 +87,10 @@ def main() -> None:
     print(markdown([{"data": name, **best_rerankers(labels, rows)} for name, rows in parts.items()]))
     print("\nROUGE-L (prompt tokens) over all questions, settings at the grid's defaults:\n")
     print(markdown([line for name, rows in parts.items() for line in reached(name, table, rows)]))
+    if table.repeats is not None:
+        print("\nHow much of the oracles' lead is noise (see docs/labelling.md):\n")
+        whole = {"all": np.arange(len(table))}
+        print(markdown_table(NOISE_HEADER, noise_rows(noise_of(table, {**whole, **parts}))))
     if arguments.plot:
         plot(labels, parts, arguments.plot)
 

@@ -23,6 +23,8 @@ class PairBatch(NamedTuple):
         settings: Each reranker's own best settings in the order of `SETTINGS`, scaled to [0, 1] by their ranges,
             `[pairs, 2, rerankers, 3]`.
         rouge: ROUGE-L of everything tried, `[pairs, 2, rerankers, exploration, cost_coefficient, iterations]`.
+        distinct: Whether some reranker is better than another; where not, `rerankers` is arbitrary and teaches no
+            class, bool `[pairs, 2]`.
     """
 
     inputs: Tensor
@@ -30,6 +32,7 @@ class PairBatch(NamedTuple):
     targets: Tensor
     settings: Tensor
     rouge: Tensor
+    distinct: Tensor
 
 
 class QuestionBatch(NamedTuple):

@@ -145,7 +145,8 @@ def _confidence(config: Mapping[str, Any]) -> str:
     when = "for every query" if threshold > 1 else f"where the confidence is below {threshold:.3g}"
     return (
         f"The probabilities are calibrated on the validation split (temperature {temperature:.3g}). The fallback, "
-        f"the configuration\nthat was best for the training questions as a whole (`{fallback['reranker']}`, "
-        f"{settings}), is used {when}:\n"
-        "there the validation split did not show, by a standard error, that the agent does better."
+        "the configuration\nthat was best for the training and validation questions as a whole "
+        f"(`{fallback['reranker']}`, {settings}), is used {when}:\n"
+        "there the validation split did not show, by a standard error, that the agent does better than what was best "
+        "for training."
     )

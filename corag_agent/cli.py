@@ -27,6 +27,7 @@ COMMANDS = {
     "fit": "train the configuration agent on a label table",
     "test": "evaluate a trained agent on the table's test split",
     "tune": "search for good options of fit (resumable, several processes at once)",
+    "crossfit": "train an agent for each fold, so that none is asked what it was trained on (resumable)",
     "composite": "train a reranker that predicts the answer's ROUGE-L from what others say",
     "export": "write the inference checkpoint of a trained agent",
     "search": "choose the chunks for a query",

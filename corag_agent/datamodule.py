@@ -17,19 +17,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
 
 from corag_agent.batches import PairBatch, PairDataset, QuestionBatch, QuestionDataset
+from corag_agent.encoder_inputs import encoder_inputs
 from corag_agent.folds import split_by_folds
 from corag_agent.pairs import PairSampler, Positions, balanced_weights, fixed_partners
 from corag_search.agent_format import CHUNK_MEAN, EMBEDDING, SETTINGS
 from corag_search.errors import InputError
-from corag_search.query_features import STATISTICS
 from data_prep.grid import GridPoint
 from data_prep.selection import ENOUGH, best_fixed, best_settings, choose_labels, soft_targets
 from data_prep.table import LabelTable
 
 logger = logging.getLogger(__name__)
-
-ALL_STATISTICS = "statistics"
-EXTRA_INPUTS = (CHUNK_MEAN, ALL_STATISTICS, *STATISTICS)
 
 
 class LabelDataModule(LightningDataModule):
@@ -74,7 +71,8 @@ class LabelDataModule(LightningDataModule):
             gain_mode: relative (a share of the runner-up's ROUGE-L, the paper's) or absolute (points of it).
             noise: keep, weight or drop, for questions whose repeated scores disagree about the best reranker; needs a
                 table of several samples or references.
-            train_on: kept (the paper's), or all questions of the train split, whose lead may be none.
+            train_on: kept (the paper's), or all questions of the train split, whatever the lead, but for those that
+                `noise` drops. Where all rerankers reach the same, none is taught to be the best.
             limit: Train on the questions of at most so many of the train split, drawn by the seed, as a learning curve
                 needs it; None for all.
             extra_inputs: What the encoder sees beside the query embedding: chunk_mean (the mean embedding of the
@@ -114,7 +112,7 @@ class LabelDataModule(LightningDataModule):
         self.save_hyperparameters(ignore=["labels"])
         self.table = _read(labels, tuple(sorted(p.stat().st_mtime_ns for p in _files_of(labels))))
         self.best_labels = choose_labels(self.table, minimum_gain, gain_mode, noise)
-        self.input_names, self.inputs = _inputs(self.table, extra_inputs)
+        self.input_names, self.inputs = encoder_inputs(self.table, extra_inputs)
         self.splits = (
             {split: self.table.split(split) for split in ("train", "val", "test")}
             if folds is None
@@ -123,8 +121,8 @@ class LabelDataModule(LightningDataModule):
         if limit is not None:
             drawn = np.random.default_rng(seed).permutation(self.splits["train"])[:limit]
             self.splits["train"] = np.sort(drawn)
-        classes = torch.from_numpy(self.best_labels.reranker)
-        one_hot = torch.nn.functional.one_hot(classes, len(self.rerankers)).float()
+        classes, distinct = torch.from_numpy(self.best_labels.reranker), torch.from_numpy(self.best_labels.distinct)
+        one_hot = torch.nn.functional.one_hot(classes, len(self.rerankers)) * distinct[:, None].float()
         self._data = PairBatch(
             inputs=self.inputs,
             rerankers=classes,
@@ -133,6 +131,7 @@ class LabelDataModule(LightningDataModule):
             else torch.from_numpy(soft_targets(self.table, target_temperature).astype(np.float32)),
             settings=torch.from_numpy(self._scaled_settings()),
             rouge=torch.from_numpy(self.table.rouge().astype(np.float32)),
+            distinct=distinct,
         )
 
     @property
@@ -163,8 +162,13 @@ class LabelDataModule(LightningDataModule):
     @property
     def trained_on(self) -> Positions:
         """Positions of the questions that training draws from, `[m]`."""
-        train = self.splits["train"]
-        return train if self.hparams["train_on"] == "all" else train[self.best_labels.kept[train]]
+        train, labels = self.splits["train"], self.best_labels
+        return train[(labels.sure if self.hparams["train_on"] == "all" else labels.kept)[train]]
+
+    @property
+    def taught(self) -> Positions:
+        """Positions of those among them that have a best reranker, `[m]`."""
+        return self.trained_on[self.best_labels.distinct[self.trained_on]]
 
     @property
     def input_scaling(self) -> tuple[Tensor, Tensor]:
@@ -184,9 +188,14 @@ class LabelDataModule(LightningDataModule):
         return best_fixed(self.table, self.splits["train"])
 
     @property
+    def fallback(self) -> tuple[int, int, int, int]:
+        """The one that is best for the train and validation splits together, likewise."""
+        return best_fixed(self.table, np.concatenate([self.splits["train"], self.splits["val"]]))
+
+    @property
     def class_weights(self) -> Tensor:
         """Weights that make every best reranker count alike in the classification, `[rerankers]`; 1 on average."""
-        classes = self.best_labels.reranker[self.trained_on]
+        classes = self.best_labels.reranker[self.taught]
         sizes = np.bincount(classes, minlength=len(self.rerankers))
         present = (sizes > 0).sum()
         return torch.from_numpy(np.where(sizes > 0, len(classes) / (present * np.maximum(sizes, 1)), 1.0)).float()
@@ -204,7 +213,10 @@ class LabelDataModule(LightningDataModule):
         drawn, train = self.trained_on, len(self.splits["train"])
         if stage == "fit" and len(drawn) < 2:
             if self.hparams["train_on"] == "all":
-                raise InputError("1 question to train on makes no pair; label more questions or raise data.limit")
+                raise InputError(
+                    f"{len(drawn)} of {train} training questions are left to train on, at least 2 are needed for a "
+                    "pair; label more questions, raise data.limit or keep noisy ones (data.noise)"
+                )
             raise InputError(
                 f"{len(drawn)} of {train} training questions have a best reranker that leads by more than "
                 f"{self.hparams['minimum_gain']:g} ({self.hparams['gain_mode']}), at least 2 are needed for a pair; "
@@ -225,7 +237,10 @@ class LabelDataModule(LightningDataModule):
     def train_dataloader(self) -> DataLoader[PairBatch]:
         """Batches of pairs; which ones depends on (seed, epoch) only."""
         drawn, trainer = self.trained_on, self.trainer
-        classes, weights = self.best_labels.reranker[drawn], self.best_labels.weight[drawn]
+        labels = self.best_labels
+        # Questions without a best reranker are a class of their own, whose pairs teach none.
+        classes = np.where(labels.distinct, labels.reranker, len(self.rerankers))[drawn]
+        weights = labels.weight[drawn]
         sampler = PairSampler(
             classes,
             self.hparams["pairs_per_epoch"] or len(drawn) + len(drawn) % 2,
@@ -284,7 +299,7 @@ class LabelDataModule(LightningDataModule):
         return "training questions" if self.hparams["train_on"] == "all" else "kept training questions"
 
     def _warn_of_rare_classes(self) -> None:
-        counts = np.bincount(self.best_labels.reranker[self.trained_on], minlength=len(self.rerankers))
+        counts = np.bincount(self.best_labels.reranker[self.taught], minlength=len(self.rerankers))
         rare = [f"{name} ({count})" for name, count in zip(self.rerankers, counts, strict=True) if count < ENOUGH]
         if rare:
             logger.warning(
@@ -297,17 +312,17 @@ class LabelDataModule(LightningDataModule):
             )
 
     def _warn_of_pairs(self) -> None:
-        drawn = self.trained_on
-        names, counts = np.unique(self.best_labels.reranker[drawn], return_counts=True)
+        taught = self.taught
+        names, counts = np.unique(self.best_labels.reranker[taught], return_counts=True)
         if len(names) == 1:
             logger.warning(
                 "all %d %s have the best reranker %r: every pair is positive, and the agent can learn the settings "
                 "only",
-                len(drawn),
+                len(taught),
                 self._drawn,
                 self.rerankers[int(names[0])],
             )
-        elif counts.max() == 1:
+        elif counts.size and counts.max() == 1:
             logger.warning("no two %s share a best reranker: every pair is negative", self._drawn)
 
 
@@ -319,29 +334,3 @@ def _files_of(path: str) -> list[Path]:
 def _read(path: str, changed: tuple[int, ...]) -> LabelTable:
     """Read once for the many trainings on one table that a study or a cross-validation runs; until the file changes."""
     return LabelTable.read(path)
-
-
-def _inputs(table: LabelTable, extra: Sequence[str]) -> tuple[list[str], Tensor]:
-    """Names and values of what the encoder takes, in the order of an export."""
-    for name in extra:
-        if name not in EXTRA_INPUTS:
-            raise InputError(f"extra_inputs must be among {', '.join(EXTRA_INPUTS)}, got {name!r}")
-    wanted = [name for name in STATISTICS if name in extra or ALL_STATISTICS in extra]
-    names, parts = [EMBEDDING], [table.embeddings]
-    if CHUNK_MEAN in extra:
-        if table.chunk_means is None:
-            raise InputError(
-                "extra_inputs has chunk_mean, but the label table has none; run `corag label` again to add it "
-                "(nothing is searched or answered twice), or leave it out"
-            )
-        names.append(CHUNK_MEAN)
-        parts.append(table.chunk_means)
-    if wanted:
-        missing = [name for name in wanted if name not in table.statistic_names]
-        if table.statistics is None or missing:
-            raise InputError(
-                f"extra_inputs has the statistics {', '.join(missing or wanted)}, but the label table lacks them; run "
-                "`corag label` again to add them (nothing is searched or answered twice), or leave them out"
-            )
-        parts.append(table.statistics[:, [table.statistic_names.index(name) for name in wanted]])
-    return [*names, *wanted], torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32, copy=False))

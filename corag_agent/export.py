@@ -86,7 +86,7 @@ def _config(
         "settings_heads": given["settings_heads"],
         "embedder": given["embedder"],
         "calibration": {"temperature": module.calibration.temperature},
-        "fallback": {"threshold": module.calibration.threshold, **module.best_fixed},
+        "fallback": {"threshold": module.calibration.threshold, **module.fallback_configuration},
         "grid": given["grid"],
         "labels": given["label_fingerprint"],
         "training": {

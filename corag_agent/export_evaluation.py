@@ -48,7 +48,7 @@ class ExportEvaluation:
         questions: In it.
         fallback_share: Of them, for which the agent fell back.
         methods: Rivals, fixed rerankers at the default settings, the best fixed configuration of the agent's training
-            questions, the agent with its fallback, and the oracles.
+            and validation questions, the agent, which falls back to that, and the oracles.
     """
 
     data: Mapping[str, Any] | None

@@ -38,17 +38,20 @@ class LossTerms(NamedTuple):
     regret: Tensor
 
 
-def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 1.0) -> Tensor:
+def contrastive_loss(
+    left: Tensor, right: Tensor, same: Tensor, margin: float = 1.0, counts: Tensor | None = None
+) -> Tensor:
     """Pulls pairs with the same best reranker together and pushes the others at least `margin` apart.
 
     With d the Euclidean distance of the two feature maps: d² for a positive pair, max(0, margin − d)² for a negative
-    one; the mean over all pairs, without the factor ½ of Hadsell et al. (2006).
+    one; the mean over all pairs that count, without the factor ½ of Hadsell et al. (2006).
 
     Args:
         left: Feature maps of the first members, `[pairs, feature]`.
         right: Feature maps of the second members, `[pairs, feature]`.
         same: Whether both members have the same best reranker, bool `[pairs]`.
         margin: Distance from which on a negative pair costs nothing.
+        counts: Whether the pair has any part in the loss, bool `[pairs]`; all have when None.
 
     Returns:
         A scalar in float32 at least: squares of half-precision differences would under- or overflow.
@@ -58,34 +61,38 @@ def contrastive_loss(left: Tensor, right: Tensor, same: Tensor, margin: float = 
     # The root has no gradient at 0; there a pair has no direction to be pushed in, so its gradient is set to 0.
     apart = squared > 0
     distance = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
-    return _contrast(distance, squared, same, margin)
+    return _contrast(distance, squared, same, margin, counts)
 
 
-def contrastive_loss_of_all_pairs(features: Tensor, rerankers: Tensor, margin: float = 1.0) -> Tensor:
+def contrastive_loss_of_all_pairs(
+    features: Tensor, rerankers: Tensor, margin: float = 1.0, counts: Tensor | None = None
+) -> Tensor:
     """`contrastive_loss` over every two questions, without a copy of their feature maps for each pair.
 
     Args:
         features: Feature maps, `[n, feature]`.
         rerankers: Index of the best reranker, `[n]`.
         margin: As of `contrastive_loss`.
+        counts: Whether the question has any part in the loss, bool `[n]`; all have when None.
     """
     if len(features) < 2:
         return features.sum() * 0.0  # `pdist` of nothing has no gradient path
     distance = torch.pdist(features.to(torch.promote_types(features.dtype, torch.float32)))  # its gradient at 0 is 0
     left, right = torch.triu_indices(len(rerankers), len(rerankers), offset=1, device=rerankers.device)
-    return _contrast(distance, distance.square(), rerankers[left] == rerankers[right], margin)
+    both = None if counts is None else counts[left] & counts[right]
+    return _contrast(distance, distance.square(), rerankers[left] == rerankers[right], margin, both)
 
 
 def classification_loss(logits: Tensor, targets: Tensor, class_weights: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the best reranker, the mean over all members of all pairs.
+    """Cross-entropy of the best reranker, the mean over all members of all pairs that have a target.
 
     Args:
         logits: `[..., rerankers]`, for pairs `[pairs, 2, rerankers]`.
-        targets: A distribution over the rerankers, or 1 at the best one, `[..., rerankers]`.
+        targets: A distribution over the rerankers, or 1 at the best one, `[..., rerankers]`; all 0 for no target.
         class_weights: What each reranker's share counts, `[rerankers]`; all 1 when None.
     """
     shares = targets if class_weights is None else targets * class_weights
-    return _mean(-(shares * functional.log_softmax(logits, dim=-1)).sum(dim=-1))
+    return _mean(-(shares * functional.log_softmax(logits, dim=-1)).sum(dim=-1), targets.sum(dim=-1) > 0)
 
 
 def regression_loss(settings: Tensor, targets: Tensor) -> Tensor:
@@ -162,7 +169,7 @@ class ConfigurationLoss:
         # With a gradient path to every weight: DDP refuses to train a head that a step leaves out.
         zero = (output.logits.sum() + output.settings.sum()) * 0.0
         terms = (
-            self._contrastive(output.features, batch.rerankers) if weights.contrastive else zero,
+            self._contrastive(output.features, batch) if weights.contrastive else zero,
             classification_loss(output.logits, batch.targets, class_weights) if weights.classification else zero,
             regression_loss(predicted, wanted) if weights.regression else zero,
             self._regret(output, batch.rouge) if weights.regret else zero,
@@ -170,19 +177,25 @@ class ConfigurationLoss:
         total = sum((weight * term for weight, term in zip(weights, terms, strict=True)), start=zero)
         return LossTerms(total, *terms)
 
-    def _contrastive(self, features: Tensor, rerankers: Tensor) -> Tensor:
+    def _contrastive(self, features: Tensor, batch: PairBatch) -> Tensor:
+        rerankers, distinct = batch.rerankers, batch.distinct
         if self._all_pairs:
-            return contrastive_loss_of_all_pairs(features.flatten(0, 1), rerankers.flatten(), self._margin)
-        return contrastive_loss(features[:, 0], features[:, 1], rerankers[:, 0] == rerankers[:, 1], self._margin)
+            return contrastive_loss_of_all_pairs(
+                features.flatten(0, 1), rerankers.flatten(), self._margin, distinct.flatten()
+            )
+        same = rerankers[:, 0] == rerankers[:, 1]
+        return contrastive_loss(features[:, 0], features[:, 1], same, self._margin, distinct.all(dim=1))
 
     def _regret(self, output: EncoderOutput, rouge: Tensor) -> Tensor:
         axes = [axis.to(rouge.device) for axis in self._axes]
         return regret_loss(output.logits, output.settings, rouge, axes)
 
 
-def _contrast(distance: Tensor, squared: Tensor, same: Tensor, margin: float) -> Tensor:
-    return _mean(torch.where(same, squared, (margin - distance).clamp_min(0.0).square()))
+def _contrast(distance: Tensor, squared: Tensor, same: Tensor, margin: float, counts: Tensor | None) -> Tensor:
+    return _mean(torch.where(same, squared, (margin - distance).clamp_min(0.0).square()), counts)
 
 
-def _mean(losses: Tensor) -> Tensor:
-    return losses.sum() / max(losses.numel(), 1)
+def _mean(losses: Tensor, counts: Tensor | None = None) -> Tensor:
+    if counts is None:
+        return losses.sum() / max(losses.numel(), 1)
+    return (losses * counts).sum() / counts.sum().clamp_min(1)  # without a look at the device's memory

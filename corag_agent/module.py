@@ -16,6 +16,7 @@ from corag_agent.batches import PairBatch, QuestionBatch
 from corag_agent.calibration import Calibration
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
+from corag_agent.encoder_inputs import check_inputs
 from corag_agent.losses import ConfigurationLoss, LossTerms, LossWeights
 from corag_agent.metrics import METRICS, AgentOutcomes, agent_metrics, calibration_of
 from corag_agent.starting import start_from
@@ -25,8 +26,8 @@ from data_prep.grid import GridPoint, LabelGrid
 
 # What the network must know of the data.
 OF_DATA = ("input_dim", "input_names", "rerankers", "grid", "embedder", "label_fingerprint")
-# What a checkpoint and a label table must agree on: classes, look-up and input.
-_BOUND = tuple(name for name in OF_DATA if name != "label_fingerprint")
+# What a checkpoint and a label table must agree on beside the names of the inputs: embedder and classes, look-up.
+_BOUND = ("embedder", "rerankers", "grid")
 
 _LOSSES = ("loss", *(f"loss_{name}" for name in LossTerms._fields[1:]))
 # What a run of `fit` logs, and so what may be monitored.
@@ -43,20 +44,23 @@ class ConfigurationAgentModule(LightningModule):
     - over kept questions: `accuracy`, `macro_f1`, `error_iterations`, `error_cost_coefficient`, `error_exploration`
       (mean distance from the best settings, in their own units) and `calibration_error`;
     - over all questions: `rougeL` and `prompt_tokens` (reached by following the agent), `regret` (the oracle over all
-      grid points less `rougeL`), `fixed_rougeL` (of the configuration that was best for the train split),
+      grid points less `rougeL`), `fixed_rougeL` (of the best fixed configuration: on val of the train split, on test of
+      the train and validation splits together),
       `regret_closed` and `regret_closed_rerankers` (share of the gap between fixed and oracle that is closed, for the
       oracle over all grid points and the one over rerankers at default settings; NaN without a gap),
-      `fallback_rougeL`, `fallback_regret` and `fallback_share` (with the fallback; on val its threshold was chosen
-      there).
+      `fallback_rougeL`, `fallback_regret` and `fallback_share` (with that one as the fallback; on val its threshold was
+      chosen there).
 
     Attributes:
         encoder: The network that is exported.
         calibration: Chosen on the validation split at the end of each epoch.
         fixed: The best fixed configuration of the train split: index of reranker, exploration, cost coefficient and
-            iterations, `[4]`.
+            iterations, `[4]`. Validation compares with it, since its own questions have had no part in it.
+        fallback: That of the train and validation splits together, `[4]`; what is exported.
     """
 
     fixed: Tensor
+    fallback: Tensor
     class_weights: Tensor
 
     def __init__(
@@ -123,7 +127,8 @@ class ConfigurationAgentModule(LightningModule):
         self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden, dropout, settings_heads)
         if init_from is not None:
             start_from(init_from, self)
-        self.register_buffer("fixed", torch.tensor([0, *labelled.index(labelled.defaults)]))
+        for name in ("fixed", "fallback"):
+            self.register_buffer(name, torch.tensor([0, *labelled.index(labelled.defaults)]))
         self.register_buffer("class_weights", torch.ones(len(rerankers)))
         self.calibration = Calibration()
         self._val_metrics: dict[str, float] = {}
@@ -142,9 +147,9 @@ class ConfigurationAgentModule(LightningModule):
         return cls(**{name: getattr(data, name) for name in OF_DATA}, **options)
 
     @property
-    def best_fixed(self) -> dict[str, Any]:
-        """The best fixed configuration of the train split by name: reranker, exploration and so on."""
-        reranker, *point = self.fixed.tolist()
+    def fallback_configuration(self) -> dict[str, Any]:
+        """The fallback by name: reranker, exploration and so on."""
+        reranker, *point = self.fallback.tolist()
         grid = LabelGrid.from_dict(self.hparams["grid"])
         settings = {name: getattr(grid, name)[at] for name, at in zip(GridPoint._fields, point, strict=True)}
         return {"reranker": self.hparams["rerankers"][reranker], **settings}
@@ -166,7 +171,7 @@ class ConfigurationAgentModule(LightningModule):
         self._evaluate(batch, "test")
 
     def setup(self, stage: str) -> None:
-        """Forgets what an interrupted run has left, and takes from the train split what training needs of it."""
+        """Forgets what an interrupted run has left, and takes from the data what training needs; nothing of test."""
         self._sums.clear()
         data = getattr(self.trainer, "datamodule", None)
         if stage == "fit" and data is not None:
@@ -174,6 +179,7 @@ class ConfigurationAgentModule(LightningModule):
             self.encoder.input_shift.copy_(shift)
             self.encoder.input_scale.copy_(scale)
             self.fixed.copy_(torch.tensor(data.fixed))
+            self.fallback.copy_(torch.tensor(data.fallback))
             if self.hparams["balance_classes"]:
                 self.class_weights.copy_(data.class_weights)
 
@@ -223,6 +229,8 @@ class ConfigurationAgentModule(LightningModule):
             InputError: When rerankers, grid, embedder or inputs differ.
         """
         trained = checkpoint.get("hyper_parameters", {})
+        if "input_names" in trained:
+            check_inputs(trained["input_names"], self.hparams["input_names"])
         for name in _BOUND:
             if name in trained and trained[name] != self.hparams[name]:
                 raise InputError(
@@ -247,7 +255,8 @@ class ConfigurationAgentModule(LightningModule):
             PairBatch(*(part[kept] for part in batch.pairs)), EncoderOutput(*(part[kept] for part in output)), stage
         )
         own = EncoderOutput(*(part[:, 0] for part in output))
-        self._metrics[stage].update(own, batch, self.fixed)  # type: ignore[operator]
+        fixed = self.fixed if stage == "val" else self.fallback
+        self._metrics[stage].update(own, batch, fixed)  # type: ignore[operator]
 
     def _log_losses(self, stage: str) -> None:
         """Once an epoch: logging a batch takes as long as training on it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from corag_agent.encoder_inputs import check_inputs
 from corag_search.agent_format import PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
 
@@ -26,12 +27,12 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
     from corag_agent.checkpoint import load_checkpoint  # which needs the module's class
 
     trained, _ = load_checkpoint(path)
-    for name in ("embedder", "input_names"):
-        if trained.hparams[name] != module.hparams[name]:
-            raise InputError(
-                f"init_from: the checkpoint was trained with {name} {trained.hparams[name]!r}, this agent has "
-                f"{module.hparams[name]!r}; start from one for the same embedder and inputs, or leave init_from out"
-            )
+    if trained.hparams["embedder"] != module.hparams["embedder"]:
+        raise InputError(
+            f"init_from: the checkpoint was trained with embedder {trained.hparams['embedder']!r}, this agent has "
+            f"{module.hparams['embedder']!r}; start from one for the same embedder, or leave init_from out"
+        )
+    check_inputs(trained.hparams["input_names"], module.hparams["input_names"])
     old, new = trained.encoder.state_dict(), module.encoder.state_dict()
     taken = {name: value for name, value in old.items() if name in new and value.shape == new[name].shape}
     if not any(name.startswith("layers.") and name.endswith(".weight") for name in taken):

@@ -25,10 +25,10 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from corag_agent.callbacks.privacy import recordable, without_folders
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
+from corag_agent.privacy import recordable, without_folders
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from corag_search.shipped import shipped

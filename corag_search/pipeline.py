@@ -250,7 +250,7 @@ class Corag:
             with timed(timings, "agent"):
                 prediction = self._predict(self.agent, query, embedding, given)
             predicted = {n: getattr(prediction, n) for n in SETTINGS}
-            predicted["selection"] = getattr(self.agent, "selection", config.selection)
+            predicted["selection"] = self.agent.selection
             config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
         if reranker is None:
             reranker = prediction.reranker if prediction else self.config.reranker
@@ -328,7 +328,7 @@ class Corag:
     def _predict(
         self, agent: ConfigurationAgent, query: str, embedding: Vectors, candidates: Sequence[Chunk]
     ) -> Prediction:
-        if not getattr(agent, "needs_features", False):
+        if not agent.needs_features:
             return agent.predict(embedding)
         vectors = embed_candidates(candidates, self.embedder, self._store)
         return agent.predict(embedding, query_features(query, embedding, candidates, vectors))

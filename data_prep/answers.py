@@ -77,6 +77,20 @@ class AnswerCache:
         with self._lock, self._refusing():
             self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", row)
 
+    def take_over(self, path: str | Path) -> None:
+        """Copies what another cache has; what is here already stays.
+
+        Raises:
+            InputError: The other file is something else, or is damaged.
+        """
+        AnswerCache(path).close()  # refuses what is no cache
+        with self._lock, self._refusing():
+            self._connection.execute("ATTACH DATABASE ? AS other", (str(path),))
+            try:
+                self._connection.execute("INSERT OR IGNORE INTO answers SELECT * FROM other.answers")
+            finally:
+                self._connection.execute("DETACH DATABASE other")
+
     def __len__(self) -> int:
         with self._lock, self._refusing():
             return int(self._connection.execute("SELECT count(*) FROM answers").fetchone()[0])

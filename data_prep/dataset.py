@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
+from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from data_prep.splits import COMPOUND, assign_splits, shuffle_key
 
@@ -147,6 +148,28 @@ class Dataset:
         for question in self.questions:
             digest.update(json.dumps(["question", asdict(question)], sort_keys=True).encode() + b"\n")
         return digest.hexdigest()[:16]
+
+    def check_chunks(self, chunks: Iterable[Chunk]) -> set[str]:
+        """Refuse chunks that were not cut from these very texts; those of documents that are not here may be any.
+
+        Returns:
+            Ids of the documents here that the chunks are of.
+
+        Raises:
+            InputError: A chunk's text is not what its document holds there.
+        """
+        seen: set[str] = set()
+        for chunk in chunks:
+            document, start, end = (chunk.metadata.get(key) for key in ("document", "start", "end"))
+            if document not in self._by_id:
+                continue
+            seen.add(str(document))
+            if self._by_id[document].text[start:end] != chunk.text:
+                raise InputError(
+                    f"the store's chunk {chunk.id!r} is not what document {document!r} of {self.name} holds there; "
+                    "build the store anew with `corag index`"
+                )
+        return seen
 
     def select(self, limit: int | None, seed: int = 0) -> Dataset:
         """A sample of the questions, in their order here; all documents stay.

@@ -14,7 +14,7 @@ from corag_search.generators.base import GeneratorError
 from corag_search.registry import whole
 from corag_search.rerankers.base import RerankerError
 from data_prep.dataset import Question
-from data_prep.labelling import Labeller
+from data_prep.scoring import Scorer
 
 # What can befall one question. Clients of endpoints have tried again, with back-off and a limit, before they raise it.
 _FAILURES = (InputError, GeneratorError, RerankerError)
@@ -26,7 +26,7 @@ class Outcome:
 
     Attributes:
         question_id: Which question.
-        record: All outcomes, as `Labeller.label` gives them; None when it failed.
+        record: All outcomes, as `Scorer.label` gives them; None when it failed.
         error: Why it failed, in one line.
     """
 
@@ -39,7 +39,7 @@ class Engine(Protocol):
     """Labels questions."""
 
     def fingerprint(self) -> dict[str, Any]:
-        """As `Labeller.fingerprint`."""
+        """As `Scorer.fingerprint`."""
         ...
 
     def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
@@ -47,7 +47,7 @@ class Engine(Protocol):
         ...
 
     def complete(self, done: Sequence[tuple[Question, dict[str, Any]]]) -> Iterator[tuple[Question, dict[str, Any]]]:
-        """Questions with their records, which have what records of earlier versions lack; as `Labeller.complete`."""
+        """Questions with their records, which have what records of earlier versions lack; as `Scorer.complete`."""
         ...
 
 
@@ -55,11 +55,11 @@ class Worker:
     """One process's labelling: many questions in flight, so that some search while others wait for their answers.
 
     Attributes:
-        labeller: With everything loaded.
+        labeller: A `Labeller` or `Rescorer`, with everything loaded.
         in_flight: Questions that may be labelled at a time, one thread each.
     """
 
-    def __init__(self, labeller: Labeller, searches: int = 1, answers: int = 1) -> None:
+    def __init__(self, labeller: Scorer, searches: int = 1, answers: int = 1) -> None:
         """Prepare.
 
         Args:
@@ -92,7 +92,7 @@ class Worker:
 class LocalEngine:
     """Labels in threads of this process."""
 
-    def __init__(self, labeller: Labeller, workers: int = 1, llm_concurrency: int = 1) -> None:
+    def __init__(self, labeller: Scorer, workers: int = 1, llm_concurrency: int = 1) -> None:
         """Prepare.
 
         Args:

@@ -71,7 +71,7 @@ class Work:
         for record in measured:
             evaluations.update(record["evaluations"])
             usage.update(record["usage"])
-            searches += len(record["outcomes"]) * len(grid.exploration) * len(grid.cost_coefficient)
+            searches += len(record["evaluations"]) * len(grid.exploration) * len(grid.cost_coefficient)
         used = {name: usage[name] for name in ("calls", "prompt_tokens", "answer_tokens")}
         seconds = {name: usage[name] for name in ("search_seconds", "answer_seconds")}
         return cls(questions=len(measured), searches=searches, evaluations=evaluations, **used, **seconds)

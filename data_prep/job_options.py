@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from corag_search.errors import InputError
 from corag_search.registry import whole
-from data_prep.labelling import LLM, check_references
+from data_prep.scoring import LLM, check_references
 from data_prep.splits import SplitBy, check_split_by
 
 
@@ -34,6 +35,8 @@ class JobOptions:
         ray_address: Of the cluster; None starts Ray on this machine.
         worker_cpus: Cores that each Ray worker reserves.
         worker_gpus: GPUs that each Ray worker reserves; may be a fraction.
+        rescore: Search nothing; score the orders of this label table anew, with the references, samples, prompt and
+            generator of this job. Answers are taken from the cache beside it where it has them.
 
     Raises:
         InputError: An unusable value.
@@ -50,6 +53,7 @@ class JobOptions:
     ray_address: str | None = None
     worker_cpus: float = 1.0
     worker_gpus: float = 0.0
+    rescore: Path | None = None
 
     def __post_init__(self) -> None:
         check_references(self.references)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,7 +27,9 @@ from data_prep.job_options import EngineName, JobOptions
 from data_prep.label_run import LabelRun, check_job, label_questions, probe_questions
 from data_prep.labelling import Labeller
 from data_prep.progress import progress_bar
-from data_prep.ray_engine import RayEngine
+from data_prep.ray_engine import LoadLabeller, RayEngine
+from data_prep.rescoring import Rescorer, candidate_chunks
+from data_prep.table import LabelTable
 
 
 def run_label_job(
@@ -123,16 +126,74 @@ def load_labeller(
     Raises:
         InputError: A component that cannot be loaded, or samples without temperature or seed.
     """
+    generators = _generators(config, samples, answers)
     rerankers = [load_reranker(name, **options) for name, options in config.rerankers.items()]
     embedder = load_embedder(**config.embedder)
     tokenizer = load_tokenizer(config.tokenizer)
     store = VectorStore.load(config.store) if config.store else build_store(dataset, config, embedder, tokenizer)
-    generators = [
+    return Labeller(
+        dataset=dataset,
+        generator=generators[0],
+        tokenizer=tokenizer,
+        config=config,
+        references=references,
+        samplers=tuple(generators[1:]),
+        store=store,
+        embedder=embedder,
+        rerankers=rerankers,
+        grid=grid,
+    )
+
+
+def load_rescorer(
+    dataset: Dataset,
+    config: PipelineConfig,
+    table: LabelTable,
+    references: tuple[str, ...],
+    samples: int,
+    answers: Answers,
+) -> Rescorer:
+    """What scores the orders of a table anew; neither embedder nor rerankers are loaded.
+
+    Args:
+        dataset: The corpus, and all questions.
+        config: Prompt, generator and chunking are used, and the store where one is configured.
+        table: Whose orders.
+        references: As of `load_labeller`, as are the next two.
+        samples: Answers to each prompt.
+        answers: Keeps what the generator answers.
+
+    Raises:
+        InputError: The table was made of other data or chunks, or as `load_labeller`.
+    """
+    tokenizer = load_tokenizer(config.tokenizer)
+    chunks = candidate_chunks(table, dataset, config, tokenizer)
+    generators = _generators(config, samples, answers)
+    rescorer = Rescorer(
+        dataset=dataset,
+        generator=generators[0],
+        tokenizer=tokenizer,
+        config=config,
+        references=references,
+        samplers=tuple(generators[1:]),
+        table=table,
+        chunks=chunks,
+    )
+    differing = [k for k in ("generator", "prompt") if table.fingerprint.get(k) != rescorer.fingerprint()[k]]
+    if differing:
+        warnings.warn(
+            f"the label table was answered with another {' and another '.join(differing)}, so none of its answers can "
+            "be used again",
+            stacklevel=2,
+        )
+    return rescorer
+
+
+def _generators(config: PipelineConfig, samples: int, answers: Answers) -> list[CachedGenerator]:
+    """The generator of each sample."""
+    return [
         CachedGenerator(load_generator(**{**config.generator, **seed}), answers) for seed in _seeds(config, samples)
     ]
-    return Labeller(
-        dataset, store, embedder, rerankers, generators[0], tokenizer, config, grid, references, tuple(generators[1:])
-    )
 
 
 def _seeds(config: PipelineConfig, samples: int) -> list[dict[str, int]]:
@@ -163,10 +224,10 @@ def _engine(
     """The engine, loaded once the job is known to make sense; a cache of answers that stayed empty is removed."""
     check_job(questions, out, options.references)
     _seeds(config, options.samples)
-    path = out.with_name(f"{out.stem}.answers.sqlite")
-    if options.engine == EngineName.RAY and config.store is None:
+    path = answers_path(out)
+    if options.engine == EngineName.RAY and config.store is None and options.rescore is None:
         config = replace(config, store=str(_shared_store(dataset, config, out)))
-    load = partial(load_labeller, dataset, config, grid, options.references, options.samples)
+    load = _loader(dataset, config, grid, out, options)
     try:
         with _on_ray(load, path, options) if options.engine == EngineName.RAY else _here(load, path, options) as engine:
             yield engine
@@ -174,8 +235,23 @@ def _engine(
         _remove_if_empty(path)
 
 
+def _loader(dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path, options: JobOptions) -> LoadLabeller:
+    """Loads what labels, once the cache of answers is known."""
+    scoring = (options.references, options.samples)
+    if options.rescore is None:
+        return partial(load_labeller, dataset, config, grid, *scoring)
+    if options.rescore.resolve() == out.resolve():
+        raise InputError(f"{out} would be scored into itself; give the new table another name with --out")
+    table = LabelTable.read(options.rescore)
+    answers = answers_path(options.rescore)
+    if answers.is_file():
+        with AnswerCache(answers_path(out)) as cache:
+            cache.take_over(answers)
+    return partial(load_rescorer, dataset, config, table, *scoring)
+
+
 @contextmanager
-def _here(load: partial[Labeller], path: Path, options: JobOptions) -> Iterator[Engine]:
+def _here(load: LoadLabeller, path: Path, options: JobOptions) -> Iterator[Engine]:
     with AnswerCache(path) as cache:
         labeller = load(cache)
         try:
@@ -186,7 +262,7 @@ def _here(load: partial[Labeller], path: Path, options: JobOptions) -> Iterator[
 
 
 @contextmanager
-def _on_ray(load: partial[Labeller], path: Path, options: JobOptions) -> Iterator[Engine]:
+def _on_ray(load: LoadLabeller, path: Path, options: JobOptions) -> Iterator[Engine]:
     engine = RayEngine(
         load,
         path.absolute(),
@@ -200,6 +276,11 @@ def _on_ray(load: partial[Labeller], path: Path, options: JobOptions) -> Iterato
         yield engine
     finally:
         engine.close()
+
+
+def answers_path(out: Path) -> Path:
+    """Where the answers of a table's generator lie."""
+    return out.with_name(f"{out.stem}.answers.sqlite")
 
 
 def _shared_store(dataset: Dataset, config: PipelineConfig, out: Path) -> Path:

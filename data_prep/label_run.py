@@ -12,9 +12,9 @@ from typing import Any
 from corag_search.errors import InputError
 from data_prep.dataset import Dataset, Question
 from data_prep.engines import Engine
-from data_prep.labelling import HUMAN, LLM
 from data_prep.ledger import Ledger
 from data_prep.record_table import has_features, scoring_of, table_of
+from data_prep.scoring import HUMAN, LLM
 from data_prep.splits import SplitBy, assign_splits
 from data_prep.table import LabelTable
 

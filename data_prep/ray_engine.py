@@ -17,9 +17,9 @@ from corag_search.registry import whole
 from data_prep.answers import AnswerCache, Answers
 from data_prep.dataset import Question
 from data_prep.engines import Outcome, Worker
-from data_prep.labelling import Labeller
+from data_prep.scoring import Scorer
 
-LoadLabeller = Callable[[Answers], Labeller]
+LoadLabeller = Callable[[Answers], Scorer]
 
 _DEATHS = 3  # of a worker under one question, or while it loads, before it is given up
 

@@ -12,7 +12,7 @@ import pandas as pd
 from corag_search.query_features import STATISTICS
 from data_prep.dataset import Dataset, Question
 from data_prep.grid import GridPoint, LabelGrid
-from data_prep.labelling import LLM
+from data_prep.scoring import LLM
 from data_prep.table import METRICS, LabelTable
 
 

@@ -63,6 +63,8 @@ class BestLabels:
         iterations: Iterations of it, `[n]`.
         score: ROUGE-L there, `[n]`.
         runner_up_score: ROUGE-L of the runner-up at its own best grid point, `[n]`; 0 without one.
+        distinct: Whether some reranker scores above another, so that there is a best one, `[n]`; true of a single one.
+        sure: Whether noise leaves the question in, `[n]`; true unless it is to be dropped.
         kept: Whether the question is used for training, `[n]`.
         reasons: Why, `[n]`.
         agreement: How often both halves of the repeated scores name the same best reranker, in [0, 1], `[n]`; None
@@ -80,6 +82,8 @@ class BestLabels:
     iterations: npt.NDArray[np.int64]
     score: npt.NDArray[np.float64]
     runner_up_score: npt.NDArray[np.float64]
+    distinct: npt.NDArray[np.bool_]
+    sure: npt.NDArray[np.bool_]
     kept: npt.NDArray[np.bool_]
     reasons: tuple[Reason, ...]
     agreement: npt.NDArray[np.float64] | None
@@ -155,8 +159,8 @@ def choose_labels(
             "--references, or keep"
         )
     questions, rerankers, points = len(table), len(table.rerankers), len(table.grid)
-    scores = table.rouge().reshape(questions, rerankers, points).round(_DECIMALS)
-    best_point, score_of, ranking = _rank(table, scores)
+    scores = table.rouge().reshape(questions, rerankers, points)
+    best_point, score_of, ranking = rank_configurations(table, scores)
     rows = np.arange(questions)
     best = ranking[:, 0]
     runner_up = ranking[:, 1] if rerankers > 1 else np.full(questions, -1)
@@ -177,6 +181,8 @@ def choose_labels(
         iterations=settings[:, 2].astype(np.int64),
         score=score,
         runner_up_score=rival,
+        distinct=(score_of.max(axis=1) > score_of.min(axis=1)) | (rerankers == 1),
+        sure=sure,
         kept=clear & sure,
         reasons=tuple(_reason(*row) for row in zip(clear, sure, score, rival, strict=True)),
         agreement=agreement,
@@ -190,8 +196,8 @@ def best_settings(table: LabelTable) -> npt.NDArray[np.float64]:
     Returns:
         Columns as in `GridPoint`, `[n, rerankers, 3]`.
     """
-    scores = table.rouge().reshape(len(table), len(table.rerankers), len(table.grid)).round(_DECIMALS)
-    return np.array(list(table.grid), dtype=np.float64)[_rank(table, scores)[0]]
+    scores = table.rouge().reshape(len(table), len(table.rerankers), len(table.grid))
+    return np.array(list(table.grid), dtype=np.float64)[rank_configurations(table, scores)[0]]
 
 
 def best_fixed(table: LabelTable, rows: npt.NDArray[np.intp]) -> tuple[int, int, int, int]:
@@ -210,9 +216,9 @@ def best_fixed(table: LabelTable, rows: npt.NDArray[np.intp]) -> tuple[int, int,
     if not len(rows):
         raise InputError("there is no question to choose a fixed configuration for; this split of the table is empty")
     shape = (1, len(table.rerankers), len(table.grid))
-    scores = table.rouge()[rows].mean(axis=0).reshape(shape).round(_DECIMALS)
+    scores = table.rouge()[rows].mean(axis=0).reshape(shape)
     tokens = table.tokens[rows].mean(axis=0).reshape(shape)
-    best_point, _, ranking = _rank(table, scores, tokens)
+    best_point, _, ranking = rank_configurations(table, scores, tokens)
     reranker = int(ranking[0, 0])
     exploration, cost_coefficient, iterations = np.unravel_index(best_point[0, reranker], table.grid.shape)
     return reranker, int(exploration), int(cost_coefficient), int(iterations)
@@ -254,28 +260,36 @@ def half_agreement(table: LabelTable) -> npt.NDArray[np.float64] | None:
     if repeated is None:
         return None
     repeats = repeated.reshape(len(repeated), len(table), len(table.rerankers), len(table.grid))
-    ways = list(itertools.islice(itertools.combinations(range(len(repeats)), len(repeats) // 2), _ALL_SPLITS))
-    if len(ways) > _SPLITS:
-        chosen = np.random.default_rng(0).choice(len(ways), _SPLITS, replace=False)
-        ways = [ways[i] for i in chosen]
+    ways = splits_in_half(len(repeats))
     agreed = np.zeros(len(table))
-    for half in ways:
-        inside = np.isin(np.arange(len(repeats)), half)
-        one, other = (_rank(table, repeats[part].mean(axis=0).round(_DECIMALS))[2][:, 0] for part in (inside, ~inside))
+    for inside in ways:
+        one, other = (rank_configurations(table, repeats[part].mean(axis=0))[2][:, 0] for part in (inside, ~inside))
         agreed += one == other
     return agreed / len(ways)
 
 
-def _rank(
+def splits_in_half(count: int) -> list[npt.NDArray[np.bool_]]:
+    """Up to 20 ways to split repeats in half, each saying which are in the first, smaller or equal, half, `[count]`."""
+    ways = list(itertools.islice(itertools.combinations(range(count), count // 2), _ALL_SPLITS))
+    if len(ways) > _SPLITS:
+        chosen = np.random.default_rng(0).choice(len(ways), _SPLITS, replace=False)
+        ways = [ways[i] for i in chosen]
+    return [np.isin(np.arange(count), half) for half in ways]
+
+
+def rank_configurations(
     table: LabelTable, scores: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64] | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], npt.NDArray[np.intp]]:
     """Each reranker's best grid point, its score there, and the rerankers' ranking, each `[n, rerankers]`.
 
+    Ties are broken as `choose_labels` says.
+
     Args:
         table: Gives the grid, and the prompt tokens of all its questions when these are not given.
-        scores: `[n, rerankers, points]`, rounded.
+        scores: `[n, rerankers, points]`.
         tokens: Prompt tokens, of the same shape.
     """
+    scores = scores.round(_DECIMALS)
     if tokens is None:
         tokens = table.tokens.reshape(scores.shape).astype(np.float64)
     grid = np.array(list(table.grid))  # [points, 3], columns as in GridPoint

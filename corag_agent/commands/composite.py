@@ -19,6 +19,8 @@ EXAMPLE = """  corag composite --config labels.yaml --labels runs/a.parquet --da
       --out runs/composite
   corag composite --config labels.yaml --labels runs/a.parquet runs/b.parquet --data squad:a.json squad:b.json \\
       --stores runs/a.store runs/b.store --out runs/composite
+  corag composite --config labels.yaml --labels runs/merged.parquet --data squad:a.json squad:b.json \\
+      --stores runs/a.store runs/b.store --out runs/composite
 Then, in a configuration: rerankers: {composite: {path: runs/composite}}. The parts are the configured rerankers."""
 
 
@@ -29,9 +31,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=str,
         nargs="+",
         required=True,
-        help="FORMAT:PATH that was labelled; one for all, or each table's.",
+        help="FORMAT:PATH that was labelled; one for all, or each table's, or each that a merged table is of.",
     )
-    parser.add_argument("--stores", type=Path, nargs="+", default=None, help="Each table's store, in place of --store.")
+    parser.add_argument(
+        "--stores", type=Path, nargs="+", default=None, help="A store for each --data, in place of --store."
+    )
     parser.add_argument("--out", type=Path, required=True, help="Directory to write, or an earlier composite.")
     parser.add_argument("--compose", type=int | None, default=None, help="As in labelling, for compound questions.")
     parser.add_argument("--folds", type=int, default=FOLDS, help="Of the cross-validation, by document.")
@@ -43,6 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
+    from corag_agent.composite.merged import is_merged, sources_of
     from corag_agent.composite.sources import Source, load_parts, one_each
     from corag_agent.composite.training import check_out, train_composite, write_composite
     from corag_search.store import VectorStore
@@ -55,17 +60,26 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     if arguments.stores is None and config.store is None:
         raise InputError("store is not set; name the directory that was labelled with, or --stores with one for each")
     paths = arguments.labels
-    data = one_each("data", arguments.data, len(paths))
-    stores = one_each("stores", arguments.stores or [config.store], len(paths))
     tables = {path: LabelTable.read(path) for path in paths}
+    merged = next((path for path, table in tables.items() if is_merged(table)), None)
+    if merged is not None and len(paths) > 1:
+        raise InputError(f"{merged} is merged of several data sets; give it alone, with --data and --stores in pairs")
+    stores = arguments.stores or [config.store]
+    count = len(paths) if merged is None else max(len(arguments.data), len(stores))
+    of = "label tables" if merged is None else "data sets of the merged table"
+    data, stores = one_each("data", arguments.data, count, of), one_each("stores", stores, count, of)
     if len({path.name for path in paths}) < len(paths):
         raise InputError(f"labels must be tables of different names, got {', '.join(path.name for path in paths)}")
     parts, identities = load_parts(config.rerankers, tables)
     datasets = {name: read_dataset(name, arguments.reader, seed=arguments.seed) for name in dict.fromkeys(data)}
-    sources = [
-        Source.of(path, tables[path], datasets[name], VectorStore.load(store), arguments.compose, arguments.seed)
-        for path, name, store in zip(paths, data, stores, strict=True)
-    ]
+    given = [(datasets[name], VectorStore.load(store)) for name, store in zip(data, stores, strict=True)]
+    composing = (arguments.compose, arguments.seed)
+    if merged is not None:
+        sources = sources_of(merged, tables[merged], given, *composing)
+    else:
+        sources = [
+            Source.of(path, table, *own, *composing) for (path, table), own in zip(tables.items(), given, strict=True)
+        ]
     settings = {name: getattr(arguments, name) for name in ("folds", "strength", "seed")}
     with progress_bar("score the labelled orders", sum(map(len, tables.values()))) as advance:
         trained = train_composite(sources, parts, identities, **settings, progress=advance)

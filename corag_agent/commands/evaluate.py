@@ -130,6 +130,7 @@ def _print_estimates(estimates: Sequence[Estimate], as_json: bool, options: Eval
 
 
 def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
+    from corag_agent.evaluation.agents import held_out_counts
     from corag_agent.evaluation.summary import experiments
     from corag_agent.evaluation.summary_text import json_structure, json_tables, printed_tables, structure_text
 
@@ -143,9 +144,10 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
         "by_document": arguments.by_document,
         "resamples": resamples,
     }
+    counts_of_agents = held_out_counts(evaluated.records)
     if arguments.json:
         tables = {name: json_tables(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
-        counts = {"records": len(evaluated), "failed": failed}
+        counts = {"records": len(evaluated), "failed": failed, "agents": counts_of_agents}
         structure = json_structure(evaluated, resamples)
         print_json({"out": str(arguments.out), **counts, "tables": tables, "structure": structure})
         return
@@ -155,5 +157,10 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
         print_out(structure_text(evaluated, resamples))
     for error, group in evaluated.records[evaluated.records["error"] != ""].groupby("error"):
         print_out(f"failed, {len(group)} record(s): {', '.join(group['method'].unique())}: {error}")
+    if counts_of_agents is not None:
+        print_out(
+            f"agents: {counts_of_agents['held_out']} questions by the one of their own fold, "
+            f"{counts_of_agents['unseen']} that none has seen"
+        )
     left = f", {failed} failed (--retry-failed takes them up)" if failed else ""
     print_out(f"{len(evaluated.questions)} questions, {len(evaluated):,} records{left} → {arguments.out}")

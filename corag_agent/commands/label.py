@@ -30,6 +30,7 @@ EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data files:handbook --synthesise 200 --out runs/handbook.parquet
   corag label --data squad:dev.json --out runs/labels.parquet --dry-run --price.prompt 0.5 --price.answer 1.5
   corag label --config configs/paper.yaml --data squad:dev.json --out runs/paper.parquet --llm-concurrency 32
+  corag label --data squad:dev.json --rescore runs/labels.parquet --references llm,human --out runs/both.parquet
   corag label --select runs/labels.parquet --gain_mode absolute --minimum_gain 0.05
   corag label --merge runs/english.parquet runs/chinese.parquet --out runs/all.parquet
   corag label --merge runs/all.parquet --without_texts --out published/all.parquet
@@ -70,6 +71,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from data_prep.label_job import estimate_label_job, run_label_job
     from data_prep.readers import read_dataset
+    from data_prep.rescoring import questions_of
 
     if run_on_tables(arguments):
         return 0
@@ -79,7 +81,8 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     options = _options(arguments)
     dataset = read_dataset(arguments.data, arguments.reader, seed=arguments.seed)
     made = _new_questions(arguments, dataset)
-    asked = replace(dataset, questions=made or _usable(dataset, options) or dataset.questions)
+    questions = made or _usable(dataset, options) or dataset.questions
+    asked = replace(dataset, questions=questions_of(options.rescore, questions) if options.rescore else questions)
     dataset = replace(dataset, questions=(*dataset.questions, *made))
     chosen = asked if arguments.limit is None else asked.select(arguments.limit, arguments.seed)
     job = (dataset, chosen.questions, pipeline_of(arguments), arguments.grid, arguments.out, options)
@@ -152,6 +155,7 @@ def _comparison(done: LabelRun, grid: LabelGrid) -> tuple[Work, Work]:
 def _new_questions(arguments: argparse.Namespace, dataset: Dataset) -> tuple[Question, ...]:
     """The compound or synthetic questions to label in place of the data set's own; none without such an option."""
     from data_prep.compose import compose_questions
+    from data_prep.label_job import answers_path
     from data_prep.label_run import check_table_name
     from data_prep.synthesise import synthesise_for_job
 
@@ -161,6 +165,6 @@ def _new_questions(arguments: argparse.Namespace, dataset: Dataset) -> tuple[Que
         return compose_questions(dataset, arguments.compose, arguments.seed)
     if arguments.synthesise is not None:
         check_table_name(arguments.out)
-        answers = arguments.out.with_name(f"{arguments.out.stem}.answers.sqlite")
+        answers = answers_path(arguments.rescore or arguments.out)
         return synthesise_for_job(dataset, pipeline_of(arguments), arguments.synthesise, answers, arguments.seed)
     return ()

@@ -45,6 +45,8 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
     Raises:
         InputError: Both were given, or a table is unusable.
     """
+    from corag_agent.evaluation.label_noise import NOISE_HEADER, noise_of, noise_rows
+    from corag_agent.evaluation.text_table import text_table
     from data_prep.label_run import check_table_name
     from data_prep.merge import merge_tables
     from data_prep.selection import choose_labels
@@ -67,10 +69,13 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
             table = table.without_texts()
         table.write(arguments.out)
     chosen = choose_labels(table, arguments.minimum_gain, arguments.gain_mode, arguments.noise)
+    noise = [] if table.repeats is None else noise_of(table)
     if arguments.json:
-        print_json({"labels": str(arguments.select or arguments.out), **_summary(chosen)})
-    else:
-        print_selection(chosen)
+        print_json({"labels": str(arguments.select or arguments.out), **_summary(chosen), "noise": noise})
+        return True
+    print_selection(chosen)
+    if noise:
+        print_out(text_table(NOISE_HEADER, noise_rows(noise)))
     return True
 
 

@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Sequence, Set
 from typing import Any
 
+import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter
 
 from corag_search.agent_format import SETTINGS
+from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
 
 
@@ -56,3 +58,21 @@ def overrides(arguments: argparse.Namespace, named: Set[str]) -> dict[str, Any]:
 def add_json(parser: ArgumentParser) -> None:
     """Option `--json`."""
     parser.add_argument("--json", action="store_true", help="Print JSON, one document a line.")
+
+
+def options_set(pairs: Sequence[str]) -> dict[str, Any]:
+    """Options of `corag fit` by dotted key, out of KEY=VALUE; values are written as in YAML.
+
+    Raises:
+        InputError: A pair is no such pair.
+    """
+    options = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not key or not sign:
+            raise InputError(f"--set takes KEY=VALUE, such as trainer.max_epochs=30, got {pair!r}")
+        try:
+            options[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--set {pair}: the value is not YAML ({error})") from error
+    return options

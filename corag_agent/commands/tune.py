@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-import yaml
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json
+from corag_agent.commands.parser import add_json, options_set
 from corag_agent.tuning.options import TuneOptions
 from corag_search.errors import InputError
 from corag_search.shipped import shipped
@@ -52,7 +50,9 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     if labels is None:
         raise InputError("--data.labels is required: the table to train on, which `corag label` makes")
     options = TuneOptions(**{field.name: getattr(arguments, field.name) for field in fields(TuneOptions)})
-    fit = {**arguments.fit, **_options_set(arguments.set, named), "data.labels": labels}
+    if nested := sorted(name for name in named if name.startswith(("fit.", "space."))):
+        raise InputError(f"--{nested[0]} belongs in a file; on the command line, --set KEY=VALUE sets options of fit")
+    fit = {**arguments.fit, **options_set(arguments.set), "data.labels": labels}
     report = tune(arguments.space, fit, arguments.output, options, arguments.storage, arguments.fit_config)
     if arguments.json:
         print_json(report.to_dict(arguments.output))
@@ -62,19 +62,3 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     print_out(report.summary())
     if report.ranked:
         print_out(f"best configuration: {arguments.output / BEST}")
-
-
-def _options_set(pairs: Sequence[str], named: Set[str]) -> dict[str, Any]:
-    """Options of `corag fit` by dotted key, out of KEY=VALUE; values are written as in YAML."""
-    if nested := sorted(name for name in named if name.startswith(("fit.", "space."))):
-        raise InputError(f"--{nested[0]} belongs in a file; on the command line, --set KEY=VALUE sets options of fit")
-    options = {}
-    for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not key or not sign:
-            raise InputError(f"--set takes KEY=VALUE, such as trainer.max_epochs=30, got {pair!r}")
-        try:
-            options[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--set {pair}: the value is not YAML ({error})") from error
-    return options

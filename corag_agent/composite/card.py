@@ -23,13 +23,14 @@ def rows_of(choosers: Sequence[Chooser]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for number, chooser in enumerate(choosers):
         lead = chooser.lead
+        ends = "" if np.isnan(lead.low) else f" ({lead.low:+.3f} to {lead.high:+.3f})"  # NaN for a single group
         rows.append(
             (
                 chooser.name,
                 f"{chooser.rouge.mean():.3f}",
                 f"{chooser.cost.mean():.0f}",
                 "–" if np.isnan(chooser.correlation) else f"{chooser.correlation:.3f}",
-                f"{lead.mean:+.3f} ({lead.low:+.3f} to {lead.high:+.3f})" if number else "–",
+                f"{lead.mean:+.3f}{ends}" if number else "–",
             )
         )
     return rows

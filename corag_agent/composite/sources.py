@@ -91,9 +91,7 @@ def _questions(
     path: Path, table: LabelTable, dataset: Dataset, compose: int | None, seed: int
 ) -> Mapping[str, Question]:
     wanted = set(table.questions["question_id"])
-    known = {question.id: question for question in dataset.questions}
-    if compose is not None and wanted - set(known):
-        known |= {question.id: question for question in compose_questions(dataset, compose, seed)}
+    known = known_questions(dataset, compose, seed)
     missing = sorted(wanted - set(known))
     if missing:
         raise InputError(
@@ -101,6 +99,12 @@ def _questions(
             f"{missing[0]!r}; name the data that was labelled, with --compose and --seed as then if they are compound"
         )
     return {name: known[name] for name in sorted(wanted)}
+
+
+def known_questions(dataset: Dataset, compose: int | None, seed: int) -> dict[str, Question]:
+    """The questions of a data set, and the compound ones that are composed of them, by id; see `Source.of`."""
+    composed = [] if compose is None else compose_questions(dataset, compose, seed)
+    return {question.id: question for question in (*dataset.questions, *composed)}
 
 
 def load_parts(
@@ -159,12 +163,18 @@ def _check_outcomes(tables: Mapping[Path, LabelTable]) -> None:
             )
 
 
-def one_each(name: str, values: Sequence[Any], count: int) -> list[Any]:
+def one_each(name: str, values: Sequence[Any], count: int, of: str = "label tables") -> list[Any]:
     """One value for each table: those given, or the one that is given for all.
+
+    Args:
+        name: Of the option.
+        values: Given.
+        count: Of tables.
+        of: What is counted.
 
     Raises:
         InputError: Another number of them.
     """
     if len(values) not in (1, count):
-        raise InputError(f"{name} must be one for all {count} label tables or one for each, got {len(values)}")
+        raise InputError(f"{name} must be one for all {count} {of} or one for each, got {len(values)}")
     return list(values) * (count if len(values) == 1 else 1)

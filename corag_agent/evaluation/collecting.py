@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,6 +19,7 @@ from corag_agent.evaluation.job import Job, Work
 from corag_agent.evaluation.plan import Unit
 from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, STAGES, EvaluationRun
 from corag_agent.evaluation.scoring import NAN
+from corag_agent.privacy import without_folders
 from data_prep.labelling import HUMAN
 
 _Rows = list[dict[str, Any]]
@@ -65,12 +66,11 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
 def run_settings(job: Job) -> dict[str, Any]:
     """The resolved configuration with fingerprints, versions and date; of paths only the last part."""
     config = job.evaluator.components.config
-    agent = job.evaluator.components.agent
     return {
-        "pipeline": _without_folders(config.to_dict()),
+        "pipeline": without_folders(config.to_dict()),
         "data": {
             name: {
-                **_without_folders({k: v for k, v in asdict(data.source).items() if k != "stores"}),
+                **without_folders({k: v for k, v in asdict(data.source).items() if k != "stores"}),
                 "documents": len(data.dataset.documents),
                 "questions": len(data.questions),
                 "fingerprint": data.documents_fingerprint,
@@ -81,7 +81,7 @@ def run_settings(job: Job) -> dict[str, Any]:
         "runs": [asdict(experiment) for experiment, _ in job.plan],
         "reference": job.options.reference,
         "seed": job.options.seed,
-        "fingerprints": job.fingerprint() | {"agent": agent and agent.config.get("sha256")},
+        "fingerprints": job.fingerprint() | {"agent": job.agents and job.agents.fingerprint},
         "versions": _versions(),
         "commit": _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -176,18 +176,6 @@ def _chunks(
         else:
             text, cost = summary, job.evaluator.components.tokenizer.count([summary])[0]
         yield (work.data.source.name, unit.chunk_size, name), {"text": text, "cost": cost}
-
-
-def _without_folders(value: Any) -> Any:
-    """Plain values in which an absolute path keeps its last part only, so that they say nothing of the machine."""
-    if isinstance(value, Mapping):
-        return {key: _without_folders(own) for key, own in value.items()}
-    if isinstance(value, str):
-        kind, colon, path = value.rpartition(":")
-        return f"{kind}{colon}{PurePath(path).name}" if PurePath(path).is_absolute() and "//" not in value else value
-    if isinstance(value, Sequence):
-        return [_without_folders(own) for own in value]
-    return value
 
 
 def _versions() -> dict[str, str]:

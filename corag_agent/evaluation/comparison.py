@@ -72,7 +72,7 @@ def agent_predictions(table: LabelTable, rows: NDArray[np.intp], agent: Configur
     Raises:
         InputError: The agent needs inputs that the table does not hold.
     """
-    if not getattr(agent, "needs_features", False):
+    if not agent.needs_features:
         return [agent.predict(embedding) for embedding in table.embeddings[rows]]
     # What the agent does not look at stays 0.
     means, statistics = np.zeros_like(table.embeddings), np.zeros((len(table), len(STATISTICS)), np.float32)

@@ -162,7 +162,7 @@ def _probed(job: Job, pending: _Pending, prompts: list[str]) -> tuple[int, int, 
     for chunk_size, corpus in corpora.items():
         # What builds something over the whole corpus first would take longer than all the rest.
         own = [u for u in pending.units if u.chunk_size == chunk_size and not find_method(u.method).prepares]
-        for picked in evaluator.choose(corpus, work.question, own):
+        for picked in evaluator.choose(corpus, work.question, own, job.agent_of(work)):
             if isinstance(picked, Chosen) and picked.unit.timing:
                 anew += 1
             elif isinstance(picked, Chosen):

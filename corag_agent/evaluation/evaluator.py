@@ -15,7 +15,7 @@ from corag_agent.evaluation.methods import find_method
 from corag_agent.evaluation.plan import Unit, plain_search
 from corag_agent.evaluation.scoring import exact_match, gold_recall, human_rouge, token_f1
 from corag_agent.evaluation.structure import Structure, measure_structure
-from corag_agent.evaluation.task import Components, Corpus, Task, shared_judges
+from corag_agent.evaluation.task import Assigned, Components, Corpus, Task, shared_judges
 from corag_search.agent import ConfigurationAgent
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
@@ -56,12 +56,14 @@ class Chosen:
         result: The choice.
         prompt: Over its chunks.
         seconds: By stage, of what was measured.
+        agent: That was followed; None where the method follows none.
     """
 
     unit: Unit
     result: SearchResult
     prompt: str
     seconds: dict[str, float]
+    agent: Assigned | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class Evaluator:
         options = self.components.config.rerankers[reranker]
         return {"options": options, "fingerprint": getattr(self.components.rerankers[reranker], "fingerprint", None)}
 
-    def shape(self, unit: Unit) -> str:
-        """Digest of all that shapes a unit's records but the question."""
+    def shape(self, unit: Unit, agent: Assigned | None) -> str:
+        """Digest of all that shapes a unit's records but the question; `agent` is the question's."""
         found = find_method(unit.method)
         parts: dict[str, Any] = {
             "config": plain_search(unit.config),
@@ -105,8 +107,7 @@ class Evaluator:
         if found.reranks:
             parts["judge"] = self.fingerprint(unit.reranker)
         if found.follows_agent:
-            agent = self.components.agent
-            parts |= {"agent": agent and agent.config.get("sha256"), "fixed": unit.fixed}
+            parts |= {"agent": agent and agent.key, "fixed": unit.fixed}
             parts["judges"] = {name: self.fingerprint(name) for name in self.components.config.rerankers}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -132,7 +133,9 @@ class Evaluator:
             return question.answers[0]
         return self.answerer.answers(prompts)[prompts[0]].text
 
-    def evaluate(self, corpus: Corpus, question: Question, reference: str, units: Sequence[Unit]) -> Iterator[Outcome]:
+    def evaluate(
+        self, corpus: Corpus, question: Question, reference: str, units: Sequence[Unit], agent: Assigned | None
+    ) -> Iterator[Outcome]:
         """Outcomes of units of one chunk size on one question; what fails is told and the others go on.
 
         Args:
@@ -140,9 +143,10 @@ class Evaluator:
             question: Which.
             reference: From `written_reference`.
             units: What to do.
+            agent: The question's; None where none is configured.
         """
         chosen: list[Chosen] = []
-        for picked in self.choose(corpus, question, units):
+        for picked in self.choose(corpus, question, units, agent):
             if isinstance(picked, Outcome):
                 yield picked
             elif picked.unit.timing:
@@ -160,9 +164,11 @@ class Evaluator:
         for picked in chosen:
             yield self._answered(corpus, question, reference, picked, answer)
 
-    def choose(self, corpus: Corpus, question: Question, units: Sequence[Unit]) -> Iterator[Chosen | Outcome]:
+    def choose(
+        self, corpus: Corpus, question: Question, units: Sequence[Unit], agent: Assigned | None
+    ) -> Iterator[Chosen | Outcome]:
         """What each unit chooses, or how it failed; no answer is asked for."""
-        for task, unit, seconds in self._tasks(corpus, question, units):
+        for task, unit, seconds in self._tasks(corpus, question, units, agent):
             try:
                 yield self._choose(task, unit, seconds)
             except FAILURES as error:
@@ -186,7 +192,7 @@ class Evaluator:
         return measure_structure(question.text, candidates, judge, unit.config)
 
     def _tasks(
-        self, corpus: Corpus, question: Question, units: Sequence[Unit]
+        self, corpus: Corpus, question: Question, units: Sequence[Unit], agent: Assigned | None
     ) -> Iterator[tuple[Task, Unit, dict[str, float]]]:
         """Each unit with its task and the seconds of what came before; candidates and judges are shared where allowed.
 
@@ -215,6 +221,7 @@ class Evaluator:
                 generator=self.answerer.plain if unit.timing else self.components.generator,
                 judges=own.judges,
                 fixed=unit.fixed,
+                agent=agent if find_method(unit.method).follows_agent else None,
                 timing=unit.timing,
             )
             yield task, unit, dict(own.seconds)
@@ -239,7 +246,7 @@ class Evaluator:
             seconds = dict(result.timings)
         with timed(seconds, "prompt"):
             prompt = self.answerer.prompt(task.query, [chunk.text for chunk in result.chunks])
-        return Chosen(unit, result, prompt, seconds)
+        return Chosen(unit, result, prompt, seconds, task.agent)
 
     def _answered(
         self,
@@ -265,6 +272,8 @@ class Evaluator:
         if isinstance(result, Selected):
             settings |= {name: v for name, v in plain_search(result.config).items() if v is not None}
             settings["reranker"] = result.reranker
+        if picked.agent is not None and picked.agent.about:
+            settings["agent"] = dict(picked.agent.about)
         scores = {
             "human_rougeL": human_rouge(question.answers, answer.text),
             "token_f1": token_f1(question.answers, answer.text),
@@ -283,17 +292,14 @@ class Evaluator:
             "evaluations": result.evaluations,
             "seconds": {stage: round(spent, DIGITS) for stage, spent in seconds.items()},
             "settings": settings,
-            "on_distribution": self._on_distribution(unit),
+            "on_distribution": self._on_distribution(picked),
             "answer": answer.text,
             # Summaries stand in no store.
             "texts": {chunk.id: chunk.text for chunk in result.chunks if chunk.id not in corpus.rows},
         }
 
-    def _on_distribution(self, unit: Unit) -> bool:
-        agent = self.components.agent
-        if agent is None or not find_method(unit.method).follows_agent:
-            return True
-        return not off_distribution(agent, self.components, unit)
+    def _on_distribution(self, picked: Chosen) -> bool:
+        return picked.agent is None or not off_distribution(picked.agent.loaded(), self.components, picked.unit)
 
 
 def off_distribution(agent: ConfigurationAgent, components: Components, unit: Unit) -> list[str]:

@@ -13,14 +13,14 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from corag_agent.evaluation.agents import Agents
 from corag_agent.evaluation.answering import Answerer, opened_answers
 from corag_agent.evaluation.corpora import SourceData, check_reference, open_corpus, read_source
 from corag_agent.evaluation.evaluator import FAILURES, Evaluator
 from corag_agent.evaluation.ledger_work import Recorder
 from corag_agent.evaluation.methods import find_method
 from corag_agent.evaluation.plan import Experiment, Source, Unit, check_plan, units
-from corag_agent.evaluation.task import Components, Corpus
-from corag_search.agent import ConfigurationAgent
+from corag_agent.evaluation.task import Assigned, Components, Corpus
 from corag_search.embedders import load_embedder
 from corag_search.errors import InputError
 from corag_search.generators import load_generator
@@ -101,6 +101,7 @@ class Job:
         evaluator: Does the work.
         out: Directory of the output.
         options: How it is run.
+        agents: None where none is configured.
     """
 
     plan: Sequence[tuple[Experiment, tuple[Unit, ...]]]
@@ -108,9 +109,10 @@ class Job:
     evaluator: Evaluator
     out: Path
     options: EvaluationOptions
+    agents: Agents | None = None
     _corpora: dict[tuple[str, int], Corpus] = field(default_factory=dict)
     _opening: threading.Lock = field(default_factory=threading.Lock)
-    _shapes: dict[int, str] = field(default_factory=dict)
+    _shapes: dict[tuple[int, str | None], str] = field(default_factory=dict)
 
     def fingerprint(self) -> dict[str, Any]:
         """What all records depend on, as plain values; what only some depend on is in their keys."""
@@ -160,15 +162,18 @@ class Job:
 
         The experiment's name is no part of it: what two experiments share is done once.
         """
-        name, question = work.data.source.name, work.question
-        asked = work.data.question_fingerprint(question)
-        return {
-            json.dumps(
-                (name, question.id, unit.method, unit.reranker, unit.chunk_size, unit.budget, asked, self._shape(unit)),
-                ensure_ascii=False,
-            ): unit
-            for unit in work.units
-        }
+        of_question = (work.data.source.name, work.question.id)
+        asked = work.data.question_fingerprint(work.question)
+        agent = self.agent_of(work)
+        keys = {}
+        for unit in work.units:
+            of_unit = (unit.method, unit.reranker, unit.chunk_size, unit.budget)
+            keys[json.dumps((*of_question, *of_unit, asked, self._shape(unit, agent)), ensure_ascii=False)] = unit
+        return keys
+
+    def agent_of(self, work: Work) -> Assigned | None:
+        """The agent of a question; None where none is configured."""
+        return None if self.agents is None else self.agents.of(work.data, work.question)
 
     def structure_keys(self, work: Work) -> dict[str, Unit]:
         """The ledger's key of each measurement of a reranker; none where the experiment measures none."""
@@ -182,11 +187,12 @@ class Job:
         pipeline = self.evaluator.components.config
         return {one.name: tuple(units(replace(one, **bare), pipeline)) for one, _ in self.plan if one.structure}
 
-    def _shape(self, unit: Unit) -> str:
+    def _shape(self, unit: Unit, agent: Assigned | None) -> str:
         # Units are the plan's, which outlives this, so an id stays the same unit's.
-        if id(unit) not in self._shapes:
-            self._shapes[id(unit)] = self.evaluator.shape(unit)
-        return self._shapes[id(unit)]
+        key = id(unit), None if agent is None else agent.key
+        if key not in self._shapes:
+            self._shapes[key] = self.evaluator.shape(unit, agent)
+        return self._shapes[key]
 
     def reference_key(self, work: Work) -> str:
         """The ledger's key of a question's reference."""
@@ -219,25 +225,27 @@ def opened_job(
     followers = {unit.method for _, own in plan for unit in own if find_method(unit.method).follows_agent}
     if followers and config.agent is None:
         raise InputError(
-            f"the method {min(followers)} needs a checkpoint; set agent to the directory that `corag export` wrote"
+            f"the method {min(followers)} needs a checkpoint; set agent to the directory that `corag export` or "
+            "`corag crossfit` wrote"
         )
     wanted = {name for experiment in experiments for name in experiment.data or [source.name for source in sources]}
     read = cache(partial(read_dataset, seed=options.seed))  # compound questions and others of one file
     data = {s.name: read_source(s, options.reference, options.seed, read) for s in sources if s.name in wanted}
-    agent = None if config.agent is None else ConfigurationAgent.load(find_checkpoint(config.agent))
-    unknown = sorted(set(agent.rerankers) - set(config.rerankers)) if agent is not None and followers else []
+    agents = None if config.agent is None else Agents.load(find_checkpoint(config.agent))
+    known = {name for agent in agents.agents for name in agent.rerankers} if agents is not None else set()
+    unknown = sorted(known - set(config.rerankers)) if followers else []
     if unknown:
         raise InputError(f"the agent may choose {', '.join(unknown)}, which are not configured; add them to rerankers")
     embedder, tokenizer = load_embedder(**config.embedder), load_tokenizer(config.tokenizer)
-    if agent is not None:
+    for agent in agents.agents if agents is not None else ():
         agent.check_embedder(embedder.name, embedder.dimension, embedder.fingerprint)
     rerankers = {name: load_reranker(name, **own) for name, own in config.rerankers.items()}
     with opened_answers(out / ANSWERS, options.answers) as answers:
         generator = load_generator(**config.generator)
         answerer = Answerer(generator, answers, tokenizer, config, options.llm_concurrency)
         try:
-            components = Components(config, embedder, tokenizer, rerankers, answerer.cached, agent)
-            yield Job(plan, data, Evaluator(components, answerer, options.reference), out, options)
+            components = Components(config, embedder, tokenizer, rerankers, answerer.cached)
+            yield Job(plan, data, Evaluator(components, answerer, options.reference), out, options, agents)
         finally:
             answerer.close()
 
@@ -303,7 +311,7 @@ def _do(job: Job, recorder: Recorder, work: Work) -> None:
             for chunk_size in dict.fromkeys(unit.chunk_size for unit in pending.values()):
                 own = [unit for unit in pending.values() if unit.chunk_size == chunk_size]
                 corpus = job.corpus(work.data, chunk_size)
-                for outcome in job.evaluator.evaluate(corpus, work.question, reference, own):
+                for outcome in job.evaluator.evaluate(corpus, work.question, reference, own, job.agent_of(work)):
                     if outcome.record is None:
                         recorder.fail(keys[id(outcome.unit)], outcome.error, work.name)
                     else:

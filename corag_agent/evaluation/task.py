@@ -40,7 +40,6 @@ class Components:
         rerankers: By name.
         generator: Writes answers, references, summaries and hypothetical passages; what it wrote before comes out of
             the cache.
-        agent: None where none is configured.
     """
 
     config: PipelineConfig
@@ -48,7 +47,6 @@ class Components:
     tokenizer: Tokenizer
     rerankers: Mapping[str, Reranker]
     generator: Generator
-    agent: ConfigurationAgent | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,34 @@ class Corpus:
 
 
 @dataclass(frozen=True)
+class Assigned:
+    """The agent of one question.
+
+    Attributes:
+        agent: None where every agent has seen one of the question's documents.
+        key: Digest of all that shapes its predictions and of `about`.
+        about: What a record says of it: `fold`, and `held_out`, whether that fold is the question's own (no agent has
+            seen the question where it is not). Empty where one agent answers all.
+        missing: Why there is none.
+    """
+
+    agent: ConfigurationAgent | None
+    key: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+    def loaded(self) -> ConfigurationAgent:
+        """The agent.
+
+        Raises:
+            InputError: Every agent has seen one of the question's documents.
+        """
+        if self.agent is None:
+            raise InputError(self.missing)
+        return self.agent
+
+
+@dataclass(frozen=True)
 class Task:
     """One question for one method at one setting.
 
@@ -109,6 +135,7 @@ class Task:
         judges: Rerankers by name. Outside timing runs each scores a combination of this question and these candidates
             once for all methods.
         fixed: Settings that take precedence over the agent.
+        agent: The question's; None where none is configured.
         timing: Whether nothing may be shared: the agent's pipeline retrieves anew.
     """
 
@@ -120,6 +147,7 @@ class Task:
     generator: Generator
     judges: Mapping[str, Reranker]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    agent: Assigned | None = None
     timing: bool = False
 
     @property
@@ -155,12 +183,11 @@ class Task:
         """The whole pipeline, with reranker and settings as the agent predicts them.
 
         Raises:
-            InputError: No agent is configured.
+            InputError: No agent is configured, or every one has seen the question.
         """
-        own = self.corpus.components
-        if own.agent is None:
+        if self.agent is None:
             raise InputError("the method needs an agent; set agent to the directory that `corag export` wrote")
-        pipeline = _Pipeline(self, own)
+        pipeline = _Pipeline(self, self.agent.loaded())
         given = len(self.candidates) if self.timing else self.candidates
         return pipeline.search(self.query, budget=self.config.budget, candidates=given, **self.fixed)
 
@@ -173,13 +200,14 @@ class Task:
 class _Pipeline(Corag):
     """The pipeline with the task's judges."""
 
-    def __init__(self, task: Task, own: Components) -> None:
+    def __init__(self, task: Task, agent: ConfigurationAgent) -> None:
+        own = task.corpus.components
         config = replace(own.config, search=task.config)
         super().__init__(
             task.corpus.store,
             own.embedder,
             config,
-            agent=own.agent,
+            agent=agent,
             retriever=task.corpus.retriever,
             generator=task.generator,
             tokenizer=own.tokenizer,

@@ -13,11 +13,11 @@ from optuna.importance import get_param_importances
 from optuna.trial import FrozenTrial, TrialState
 
 from corag_agent.evaluation.text_table import text_table
+from corag_agent.fit_config import overridden, write_config
 from corag_agent.tuning.plots import draw_history, draw_importances
-from corag_agent.tuning.space import SearchSpace, overridden
+from corag_agent.tuning.space import SearchSpace
 from corag_agent.tuning.study import BEST_EPOCH, EPOCHS, best_trial, failures
 from corag_agent.tuning.study_file import StudyFile
-from corag_agent.tuning.trial import write_config
 from corag_search.errors import InputError
 
 BEST, HISTORY, IMPORTANCES = "best.yaml", "history.svg", "importances.svg"

@@ -149,33 +149,6 @@ class SearchSpace:
         return [{key: ends[i % len(ends)] for key, ends in extremes.items()} for i in range(longest)]
 
 
-def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the nested configuration with the values of dotted keys; sections that are missing are made."""
-    result = copy.deepcopy(dict(config))
-    for key, value in values.items():
-        *sections, name = key.split(".")
-        section = result
-        for each in sections:
-            section = section.setdefault(each, {})
-        section[name] = copy.deepcopy(value)
-    return result
-
-
-def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of a nested configuration by dotted keys; an empty section is a value."""
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        nested = isinstance(value, Mapping) and value
-        flat |= leaves(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
-
-
-def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
-    """Dotted keys at which two nested configurations differ."""
-    first, second = leaves(left), leaves(right)
-    return [key for key in {**first, **second} if key not in first or key not in second or first[key] != second[key]]
-
-
 def _dotted(config: Mapping[str, Any], prefix: str = "") -> list[str]:
     keys = []
     for name, value in config.items():

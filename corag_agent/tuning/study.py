@@ -15,8 +15,9 @@ from optuna.pruners import BasePruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
+from corag_agent.fit_config import differences
 from corag_agent.tuning.options import Pruner, Sampler, TuneOptions
-from corag_agent.tuning.space import SearchSpace, differences
+from corag_agent.tuning.space import SearchSpace
 from corag_agent.tuning.study_file import STUDY, FileLock, StudyFile
 from corag_search.errors import InputError
 

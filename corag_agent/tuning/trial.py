@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import math
-import tempfile
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import optuna
-import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.callbacks.best_model import BestModelReport
+from corag_agent.fit_config import CONFIG, write_config
 from corag_agent.training import training_cli
 from corag_agent.tuning.study import TrialOutcome
 from corag_search.errors import InputError
-from corag_search.files import replacing_file
-
-CONFIG = "config.fit.yaml"  # as `corag fit` calls the one that it writes
 
 
 class TrialWatch(Callback):
@@ -82,55 +75,3 @@ def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path) -
         return TrialOutcome(error=f"{checkpoint['monitor']} was never a finite number")
     best = min(finite) if checkpoint["mode"] == "min" else max(finite)
     return TrialOutcome(tuple(watch.values), best, watch.pruned)
-
-
-def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that `corag fit` resolves to, without its `output`.
-
-    Args:
-        files: Configuration files of `corag fit`, a later one above an earlier one.
-        config: What stands above them, nested.
-
-    Raises:
-        InputError: `corag fit` would refuse it.
-    """
-    printed = io.StringIO()
-    with _as_file(config) as file, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        given = [word for path in (*files, file) for word in ("--config", path)]
-        training_cli(["fit", *given, "--print_config"])
-    resolved = yaml.safe_load(printed.getvalue())
-    del resolved["output"]
-    return resolved
-
-
-def write_config(config: Mapping[str, Any], path: Path) -> None:
-    """Writes a configuration of `corag fit`."""
-    with replacing_file(path) as partial:
-        partial.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _as_file(config: Mapping[str, Any]) -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        write_config(config, Path(folder) / CONFIG)
-        yield str(Path(folder) / CONFIG)
-
-
-@contextlib.contextmanager
-def without_repeated_warnings() -> Iterator[None]:
-    """What the data or the options give cause to warn of is said once, though the figures in it differ by trial."""
-    said: set[str] = set()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        new = record.msg not in said
-        said.add(record.msg)
-        return new
-
-    loggers = [logging.getLogger(name) for name in ("corag_agent.datamodule", "corag_agent.module")]
-    for logger in loggers:
-        logger.addFilter(is_new)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(is_new)

@@ -9,13 +9,16 @@ from time import monotonic
 from typing import Any
 
 from corag_agent.callbacks.lineage import table_digest
+from corag_agent.datamodule import LabelDataModule
+from corag_agent.fit_config import leaves, overridden, resolved_config, without_repeated_warnings
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.report import StudyReport
-from corag_agent.tuning.space import SearchSpace, leaves, overridden
+from corag_agent.tuning.space import SearchSpace
 from corag_agent.tuning.study import SharedStudy, counted
 from corag_agent.tuning.study_file import StudyFile
-from corag_agent.tuning.trial import resolved_config, run_trial, without_repeated_warnings
+from corag_agent.tuning.trial import run_trial
 from corag_search.errors import InputError
+from data_prep.label_run import PATIENCE, PATIENCE_AT_START
 from data_prep.progress import progress_bar
 from data_prep.table import LabelTable
 
@@ -42,12 +45,13 @@ def tune(
         What the study has come to; written to `output` as well.
 
     Raises:
-        InputError: Something is unusable, or all trials failed.
+        InputError: Something is unusable, or nothing but failures: all trials, the first few of this run, or many of
+            it in a row.
     """
     searched = SearchSpace(space)
     file = StudyFile.parse(f"sqlite:{output / 'study.sqlite'}" if storage is None else storage)
     base = _base_config(searched, fit_files, overridden({}, leaves(fit)))
-    table = LabelTable.read(base["data"]["labels"])
+    table = _usable_table(searched, base)
     made_of = {"space": searched.given, "fit": _without_paths(base), "labels": {"digest": table_digest(table)}}
     shared = SharedStudy(file, searched, made_of, base["checkpoint"]["mode"], options, output)
     try:
@@ -76,12 +80,29 @@ def _base_config(space: SearchSpace, files: Sequence[str], config: Mapping[str, 
     return base
 
 
+def _usable_table(space: SearchSpace, base: Mapping[str, Any]) -> LabelTable:
+    """The label table, if with any of the space's probes it can be trained on.
+
+    Raises:
+        InputError: With none; it says what is wrong with the first.
+    """
+    refusals = []
+    for values in space.probes():
+        try:
+            data = LabelDataModule(**overridden(base, values)["data"])
+            data.check("fit")
+            return data.table
+        except InputError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
 def _without_paths(base: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, "data": {name: value for name, value in base["data"].items() if name != "labels"}}
 
 
 def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any], options: TuneOptions) -> None:
-    start = monotonic()
+    start, failures, succeeded = monotonic(), 0, False
     with _bar_of_study(shared, options.trials) as show, without_repeated_warnings():
         while options.time_limit is None or monotonic() - start < options.time_limit:
             trial = shared.claim()
@@ -89,10 +110,17 @@ def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any]
                 break
             try:
                 config = overridden(base, space.values(trial.params))
-                shared.finish(trial, run_trial(trial, config, shared.directory(trial.number)))
+                outcome = run_trial(trial, config, shared.directory(trial.number))
+                shared.finish(trial, outcome)
             finally:
                 shared.let_go(trial)
             show()
+            failures, succeeded = (failures + 1, succeeded) if outcome.error else (0, True)
+            if failures == (PATIENCE if succeeded else PATIENCE_AT_START):
+                raise InputError(
+                    f"stopped, since {failures} trials failed in a row, the last, trial {trial.number}, with: "
+                    f"{outcome.error}; set that right and run the same command again, which goes on"
+                )
 
 
 @contextmanager

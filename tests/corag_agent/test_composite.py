@@ -159,6 +159,8 @@ def test_the_comparison_by_hand() -> None:
     assert (lead.mean, lead.low, lead.high, lead.questions) == (pytest.approx(0.35), 0.0, pytest.approx(0.7), 2)
     row = rows_of(list(found.values()))[1]
     assert row == ("part: its tree search", "0.500", "20", "–", "+0.350 (+0.000 to +0.700)")
+    alone = compare_choosers(examples, predictions, ["part"], np.zeros(2, np.intp))
+    assert rows_of(alone)[1][-1] == "+0.350"  # one group of documents gives no interval
 
 
 def test_a_rule_that_holds_is_learned_and_chosen_by() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ TOPICS = ("tower", "river", "glacier", "harbour", "castle")
 pytestmark = pytest.mark.models
 
 
-def write_corpus(folder: Path) -> None:
+def write_corpus(folder: Path, topics: Sequence[str] = TOPICS) -> None:
     """A document on each topic with two questions about it."""
     folder.mkdir()
     with (folder / "documents.jsonl").open("w") as documents, (folder / "questions.jsonl").open("w") as questions:
-        for number, topic in enumerate(TOPICS):
+        for number, topic in enumerate(topics):
             age = f"The {topic} is {100 + number} years old."
             filler = f"Much of the {topic} is stone, and its keeper writes about stone every day. " * 8
             owner = f"The {topic} belongs to the town of {'ABCDE'[number]}ton."
@@ -66,10 +66,22 @@ def labelled(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Path:
     return folder
 
 
-def label(folder: Path, url: str, out: str, rerankers: str) -> None:
+def label(folder: Path, url: str, out: str, rerankers: str, corpus: str = "corpus", store: str = "store") -> None:
     generator = json.dumps({"name": "openai", "base_url": f"{url}/v1", "model": "m"})
-    given = ("--store", f"{folder}/store", "--rerankers", rerankers, "--generator", generator, *PIPELINE, *GRID)
-    assert main(["label", "--data", f"jsonl:{folder}/corpus", "--out", f"{folder}/{out}.parquet", *given]) == 0
+    given = ("--store", f"{folder}/{store}", "--rerankers", rerankers, "--generator", generator, *PIPELINE, *GRID)
+    assert main(["label", "--data", f"jsonl:{folder}/{corpus}", "--out", f"{folder}/{out}.parquet", *given]) == 0
+
+
+@pytest.fixture(scope="module")
+def merged(labelled: Path, endpoint: str) -> Path:
+    """The same folder with a second corpus, its store and labels, and both tables merged."""
+    write_corpus(labelled / "annex", ("lighthouse", "quarry"))
+    data, store = f"jsonl:{labelled}/annex", f"{labelled}/annex.store"
+    assert main(["index", "--data", data, "--out", store, "--chunk-size", "32"]) == 0
+    label(labelled, endpoint, "annex", "{bm25: {}}", "annex", "annex.store")
+    tables = [f"{labelled}/{name}.parquet" for name in ("labels", "annex")]
+    assert main(["label", "--merge", *tables, "--out", f"{labelled}/merged.parquet"]) == 0
+    return labelled
 
 
 @contextmanager
@@ -144,6 +156,53 @@ def test_several_tables_and_labelling_with_the_composite_again(
         assert [part["name"] for part in config["parts"]] == ["bm25"]
         card = (tmp_path / "next" / "README.md").read_text()
         assert "On `labels` alone" in card and "On `second` alone" in card
+
+
+def both(folder: Path, **more: Any) -> dict[str, Any]:
+    data = [f"jsonl:{folder}/{name}" for name in ("annex", "corpus")]
+    return {"data": data, "stores": [folder / "annex.store", folder / "store"], **more}
+
+
+def test_a_merged_table_teaches_what_its_parts_do(
+    merged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capturing(capsys) as run:
+        parts = [merged / "annex.parquet", merged / "labels.parquet"]
+        for out, labels in (("parts", parts), ("whole", [merged / "merged.parquet"])):
+            code, printed, err = run(merged, tmp_path / out, **both(merged, labels=labels, json=[]))
+            assert code == 0, err
+            assert json.loads(printed)["questions"] == 14
+    weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("parts", "whole")]
+    assert weights[0] == weights[1]
+    assert list(json.loads((tmp_path / "whole" / "config.json").read_text())["labels"]) == ["annex", "corpus"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"data": ["jsonl:{folder}/corpus"], "stores": ["{folder}/store"]},
+            "is merged: 4 of its 14 questions are in none of the data with its store, the first is 'annex/",
+        ),
+        ({"stores": ["{folder}/store", "{folder}/annex.store"]}, "has no question of annex whose candidates are in"),
+        (
+            {"labels": ["{folder}/labels.parquet", "{folder}/merged.parquet"]},
+            "merged.parquet is merged of several data",
+        ),
+        (
+            {"stores": ["{folder}/store"] * 3},
+            "data must be one for all 3 data sets of the merged table or one for each",
+        ),
+    ],
+)
+def test_a_merged_table_needs_all_its_data_and_stores(
+    merged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, list[str]], message: str
+) -> None:
+    given = {name: [value.format(folder=merged) for value in values] for name, values in change.items()}
+    with capturing(capsys) as run:
+        code, out, err = run(merged, tmp_path / "composite", **both(merged, labels=[merged / "merged.parquet"]) | given)
+    assert (code, out) == (2, "") and message in err.splitlines()[-1]
+    assert not (tmp_path / "composite").exists()
 
 
 def spoilt_table(labelled: Path, out: Path, **columns: Any) -> Path:

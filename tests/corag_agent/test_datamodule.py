@@ -10,6 +10,7 @@ from corag_agent.batches import EVALUATED_AT_ONCE, PairBatch, QuestionBatch, Que
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.pairs import PairSampler, balanced_weights, draw_pairs, fixed_partners
 from corag_search.errors import InputError
+from data_prep.selection import best_fixed
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import GRID, RERANKERS, separable_table, with_features, write_separable_table
 
@@ -43,13 +44,13 @@ def test_training_batches(labels: str) -> None:
     kept = data.trained_on
     batches = list(data.train_dataloader())
     assert sum(len(batch.rerankers) for batch in batches) == len(kept) + len(kept) % 2
-    for inputs, rerankers, targets, settings, rouge in batches:
+    for inputs, rerankers, targets, settings, rouge, distinct in batches:
         assert inputs.shape[1:] == (2, 8) and inputs.dtype == torch.float32
         assert settings.shape[1:] == (2, 3, 3) and ((settings >= 0) & (settings <= 1)).all()
         assert (rerankers[:, 0] == rerankers[:, 1]).float().mean() == 0.5
         # The class can be read off a synthetic embedding, so members carry their own labels.
         assert torch.equal(inputs[..., :3].argmax(-1), rerankers)
-        assert torch.equal(targets.argmax(-1), rerankers) and (targets.sum(-1) == 1).all()
+        assert torch.equal(targets.argmax(-1), rerankers) and (targets.sum(-1) == 1).all() and distinct.all()
         assert torch.equal(rouge.flatten(3).amax(-1).argmax(-1), rerankers)
 
 
@@ -154,6 +155,51 @@ def test_noisy_questions_are_dropped_or_weighted_by_option(tmp_path: Path) -> No
     assert torch.cdist(drawn, noisy).min() < 1e-6
 
 
+def test_noise_drops_from_all_questions_too(tmp_path: Path) -> None:
+    table = separable_table()
+    train = table.split("train")
+    names = table.questions["question_id"]
+    noisy_table(flatten_scores(table, [names[train[9]]]), names.iloc[train[:4]].tolist()).write(
+        tmp_path / "labels.parquet"
+    )
+    found = {n: LabelDataModule(data_path(tmp_path), noise=n, train_on="all").trained_on for n in ("keep", "drop")}
+    assert np.array_equal(found["keep"], train)
+    assert np.array_equal(found["drop"], train[4:])  # without a leader, but in both halves alike
+
+
+@pytest.mark.parametrize("level", [0.0, 0.5])
+def test_questions_without_a_best_reranker_teach_no_class(tmp_path: Path, level: float) -> None:
+    table = separable_table()
+    train = table.split("train")
+    alike = train[[0, 4, 5]]
+    flat = flatten_scores(table, table.questions["question_id"].iloc[alike].tolist())
+    scores = flat.scores.copy()
+    scores.loc[scores["rougeL"] == 0.5, "rougeL"] = level
+    LabelTable(scores, flat.questions, flat.fingerprint).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path), train_on="all", batch_size=64, pairs_per_epoch=256)
+    assert np.array_equal(data.trained_on, train)
+    assert np.array_equal(data.taught, np.setdiff1d(train, alike))
+    batch = PairBatch(*map(torch.cat, zip(*data.train_dataloader(), strict=True)))
+    members = batch.inputs.flatten(0, 1)[:, None]
+    flat_rows = (members == data.inputs[torch.from_numpy(alike)]).all(-1).any(1)
+    assert flat_rows.any() and torch.equal(batch.distinct.flatten(), ~flat_rows)
+    assert torch.equal(batch.targets.sum(-1).flatten(), (~flat_rows).float())
+    assert (batch.rouge.flatten(0, 1)[flat_rows] == level).all()  # their regret still counts
+    # 30 questions to train on, 10 of each reranker, less the three: 1 of alpha, 1 of beta, 1 of gamma.
+    assert data.class_weights.tolist() == [1.0, 1.0, 1.0]
+    soft = LabelDataModule(data_path(tmp_path), train_on="all", target_temperature=0.1)
+    assert soft._data.targets[alike[0]].tolist() == pytest.approx([1 / 3] * 3)  # a tie is a distribution of its own
+
+
+def test_training_on_questions_without_any_best_reranker_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = separable_table()
+    flatten_scores(table, table.questions["question_id"].tolist()).write(tmp_path / "labels.parquet")
+    LabelDataModule(data_path(tmp_path), train_on="all").setup("fit")
+    assert "fewer than 10 training questions have the best reranker alpha (0), beta (0), gamma (0)" in caplog.text
+
+
 def test_few_examples_of_a_reranker_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     # 30 training questions, 10 of each of three rerankers; three of beta fall out.
     table = separable_table()
@@ -199,7 +245,7 @@ def test_too_few_kept_questions_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"0 of 30 training .* more than 0.1 .relative.*lower data.minimum_gain"):
             refuse("fit")
     data.check("test")
-    with pytest.raises(InputError, match="1 question to train on makes no pair"):
+    with pytest.raises(InputError, match="1 of 1 training questions are left to train on"):
         LabelDataModule(data_path(tmp_path), train_on="all", limit=1).check("fit")
 
 
@@ -244,7 +290,9 @@ def test_a_missing_table_is_refused(tmp_path: Path) -> None:
 def test_devices_share_a_splits_questions() -> None:
     count = 2 * EVALUATED_AT_ONCE + 5
     rows = torch.arange(count)
-    whole = QuestionBatch(PairBatch(*[rows[:, None]] * 5), torch.ones(count, dtype=torch.bool), rows)
+    whole = QuestionBatch(
+        PairBatch(*[rows[:, None]] * len(PairBatch._fields)), torch.ones(count, dtype=torch.bool), rows
+    )
     parts = [list(QuestionDataset(whole, 3, device)) for device in range(3)]
     assert {len(part) for part in parts} == {1}  # as many batches each
     seen = torch.cat([batch.tokens for part in parts for batch in part])
@@ -252,7 +300,12 @@ def test_devices_share_a_splits_questions() -> None:
     alone = list(QuestionDataset(whole))
     assert [len(batch.tokens) for batch in alone] == [EVALUATED_AT_ONCE, EVALUATED_AT_ONCE, 5]
     fewer = [
-        list(QuestionDataset(QuestionBatch(PairBatch(*[rows[:1]] * 5), rows[:1] > -1, rows[:1]), 2, d)) for d in (0, 1)
+        list(
+            QuestionDataset(
+                QuestionBatch(PairBatch(*[rows[:1]] * len(PairBatch._fields)), rows[:1] > -1, rows[:1]), 2, d
+            )
+        )
+        for d in (0, 1)
     ]
     assert [[len(batch.kept) for batch in part] for part in fewer] == [[1], [0]]
 
@@ -383,6 +436,22 @@ def test_the_best_fixed_configuration_is_chosen_on_the_train_split(tmp_path: Pat
     LabelTable(scores, table.questions, table.fingerprint).write(tmp_path / "labels.parquet")
     # Both cost coefficients are equal then; 0.1 is the default.
     assert LabelDataModule(data_path(tmp_path)).fixed == (2, 1, 1, 1)
+
+
+def test_the_fallback_is_the_best_of_train_and_validation_and_sees_no_test_question(tmp_path: Path) -> None:
+    table = with_features(separable_table())
+    split = table.scores["question_id"].map(table.questions.set_index("question_id")["split"])
+    # Of 30, 9 and 9 questions: alpha is best for the first, beta for the first two, gamma for all three.
+    wanted = {("alpha", "train"): 0.6, ("beta", "train"): 0.5, ("beta", "val"): 0.9, ("gamma", "test"): 1.0}
+    keys = zip(table.scores["reranker"], split, strict=True)
+    level = np.array([wanted.get(key, 0.4 if key[0] == "gamma" else 0.0) for key in keys])
+    LabelTable(table.scores.assign(rougeL=level), table.questions, table.fingerprint).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(data_path(tmp_path))
+    assert (data.fixed[0], data.fallback[0]) == (0, 1)
+    for fold in range(3):
+        folded = LabelDataModule(data_path(tmp_path), folds=3, fold=fold)
+        others = np.flatnonzero(~np.isin(np.arange(len(folded.table)), folded.splits["test"]))
+        assert folded.fallback == best_fixed(folded.table, others)
 
 
 def test_a_limit_draws_from_the_train_split(labels: str) -> None:

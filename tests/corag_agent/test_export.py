@@ -53,8 +53,8 @@ def test_numpy_inference_equals_torch(tmp_path: Path, data: dict[str, Any], opti
         assert prediction.fallback == (prediction.confidence < threshold)
         fallen += prediction.fallback
         if prediction.fallback:
-            got = {name: getattr(prediction, name) for name in module.best_fixed}
-            assert got == module.best_fixed
+            got = {name: getattr(prediction, name) for name in module.fallback_configuration}
+            assert got == module.fallback_configuration
             continue
         best = int(logits.argmax())
         assert prediction.reranker == RERANKERS[best]

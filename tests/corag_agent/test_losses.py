@@ -79,6 +79,7 @@ def batch(dtype: torch.dtype = torch.float32, pairs: int = 9) -> PairBatch:
         targets=torch.nn.functional.one_hot(rerankers, RERANKERS).to(dtype),
         settings=torch.rand(pairs, 2, RERANKERS, 3, generator=generator, dtype=dtype),
         rouge=torch.rand(pairs, 2, RERANKERS, *(len(axis) for axis in reversed(AXES)), generator=generator).to(dtype),
+        distinct=torch.ones(pairs, 2, dtype=torch.bool),
     )
 
 
@@ -235,6 +236,41 @@ def test_no_pair_is_a_zero_with_a_gradient_path(weights: LossWeights, all_pairs:
     assert [term.item() for term in terms] == [0.0] * 5
     terms.total.backward()
     assert whole.logits.grad is not None and (whole.logits.grad == 0).all()
+
+
+def without_best(data: PairBatch, alike: set[tuple[int, int]]) -> PairBatch:
+    """The batch in which these members of pairs have no best reranker."""
+    distinct = torch.tensor([[(i, j) not in alike for j in (0, 1)] for i in range(len(data.rerankers))])
+    return data._replace(distinct=distinct, targets=data.targets * distinct[..., None])
+
+
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_questions_without_a_best_reranker_teach_no_class(all_pairs: bool) -> None:
+    made, whole = output(), batch()
+    alike = {(0, 0), (3, 1), (4, 0), (4, 1)}
+    data = without_best(whole, alike)
+    loss = ConfigurationLoss(AXES, LossWeights(regret=1.0), all_pairs=all_pairs)
+    terms, before = loss(made, data), loss(made, whole)
+    members = list(itertools.product(range(9), (0, 1)))
+    pairs = itertools.combinations(members, 2) if all_pairs else [((i, 0), (i, 1)) for i in range(9)]
+    counted = [pair for pair in pairs if not alike & set(pair)]
+    assert len(counted) == (14 * 13 // 2 if all_pairs else 6)
+    left, right = (torch.stack([made.features[pair[side]] for pair in counted]) for side in (0, 1))
+    same = torch.tensor([bool(whole.rerankers[one] == whole.rerankers[other]) for one, other in counted])
+    assert terms.contrastive.item() == pytest.approx(plain_contrastive(left, right, same, 1.0), rel=1e-5)
+    assert terms.classification.item() == pytest.approx(
+        plain_classification(made.logits[data.distinct], whole.rerankers[data.distinct]), rel=1e-5
+    )
+    assert (terms.regret.item(), terms.regression.item()) == (before.regret.item(), before.regression.item())
+
+
+@pytest.mark.parametrize("all_pairs", [False, True])
+def test_no_best_reranker_at_all_is_a_zero_with_a_gradient_path(all_pairs: bool) -> None:
+    made = output()
+    data = without_best(batch(), set(itertools.product(range(9), (0, 1))))
+    terms = ConfigurationLoss(AXES, LossWeights(regression=0.0), all_pairs=all_pairs)(made, data)
+    assert terms.total.item() == 0.0
+    terms.total.backward()
 
 
 @pytest.mark.parametrize("same", [True, False])

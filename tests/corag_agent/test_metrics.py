@@ -27,7 +27,7 @@ def questions(count: int, kept: list[bool] | None = None, best: list[int] | None
     rouge = rouge_of(count)
     settings = torch.zeros(count, 2, 3)  # best: 5 iterations, λ = 0.1, c = 0
     rerankers = torch.tensor(best or [0] * count)
-    pairs = PairBatch(torch.empty(count, 1), rerankers, torch.empty(count, 2), settings, rouge)
+    pairs = PairBatch(torch.empty(count, 1), rerankers, torch.empty(count, 2), settings, rouge, torch.ones(count) > 0)
     tokens = (rouge * 1000).round()
     return QuestionBatch(PairBatch(*(part[:, None] for part in pairs)), torch.tensor(kept or [True] * count), tokens)
 

@@ -2,18 +2,19 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Trainer, seed_everything
 
-from corag_agent.calibration import Calibration
+from corag_agent.calibration import ALWAYS, Calibration
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.metrics import METRICS
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
-from tests.corag_agent.synthetic_labels import separable_table, write_separable_table
+from tests.corag_agent.synthetic_labels import separable_table, with_features, write_separable_table
 
 torch.set_num_threads(1)
 
@@ -185,13 +186,37 @@ def test_injected_scheduler(labels: str) -> None:
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("change", ["rerankers", "grid", "embedder", "input_dim", "input_names"])
+@pytest.mark.parametrize("change", ["rerankers", "grid", "embedder"])
 def test_a_checkpoint_of_other_labels_is_refused(labels: str, change: str) -> None:
     module = make_module(LabelDataModule(labels))
     hyperparameters = copy.deepcopy(dict(module.hparams))
     hyperparameters[change] = "other"
     with pytest.raises(InputError, match=f"trained with {change} 'other', the label table has"):
         module.on_load_checkpoint({"hyper_parameters": hyperparameters})
+
+
+@pytest.mark.parametrize(
+    ("trained", "own", "line"),
+    [
+        (["chunk_mean"], [], r"this run is without chunk_mean, unlike .*data.extra_inputs to \[chunk_mean\] as then"),
+        ([], ["agreement"], r"this run is with agreement, unlike .*data.extra_inputs to \[\] as then"),
+        (
+            ["agreement", "chunk_mean"],
+            ["agreement", "query_length", "redundancy"],
+            r"this run is without chunk_mean and with query_length, redundancy, unlike the training of the checkpoint",
+        ),
+    ],
+)
+def test_a_checkpoint_of_other_inputs_is_refused_by_their_names(
+    tmp_path: Path, trained: list[str], own: list[str], line: str
+) -> None:
+    with_features(separable_table()).write(tmp_path / "labels.parquet")
+    before, now = (
+        make_module(LabelDataModule(str(tmp_path / "labels.parquet"), extra_inputs=names)) for names in (trained, own)
+    )
+    with pytest.raises(InputError, match=line):
+        now.on_load_checkpoint({"hyper_parameters": dict(before.hparams)})
+    before.on_load_checkpoint({"hyper_parameters": dict(before.hparams)})
 
 
 @pytest.mark.parametrize("options", [{"margin": -1.0}, {"weight_regression": float("nan")}])
@@ -212,7 +237,28 @@ def test_what_comes_from_the_train_split_is_kept_with_the_weights(labels: str, t
     torch.testing.assert_close(reloaded.encoder.input_scale, data.input_scaling[1])
     torch.testing.assert_close(reloaded.class_weights, data.class_weights)
     assert tuple(reloaded.fixed.tolist()) == data.fixed
+    assert tuple(reloaded.fallback.tolist()) == data.fallback
     assert reloaded.calibration == module.calibration != Calibration()
+
+
+def test_validation_compares_with_what_train_alone_chose_and_test_with_the_fallback(tmp_path: Path) -> None:
+    table = separable_table()
+    split = table.scores["question_id"].map(table.questions.set_index("question_id")["split"])
+    # Alpha is best for the 30 training questions, beta for these and the 9 of validation, gamma for test.
+    wanted = {
+        **{("alpha", "train"): 0.6, ("beta", "train"): 0.5, ("gamma", "train"): 0.0},
+        **{("alpha", "val"): 0.2, ("beta", "val"): 0.9, ("gamma", "val"): 0.0},
+        **{("alpha", "test"): 0.1, ("beta", "test"): 0.3, ("gamma", "test"): 1.0},
+    }
+    level = np.array([wanted[key] for key in zip(table.scores["reranker"], split, strict=True)])
+    LabelTable(table.scores.assign(rougeL=level), table.questions, table.fingerprint).write(tmp_path / "labels.parquet")
+    trainer, module = train(str(tmp_path / "labels.parquet"), epochs=1)
+    assert trainer.callback_metrics["val/fixed_rougeL"] == pytest.approx(0.2)
+    assert module.fallback_configuration["reranker"] == "beta"
+    module.calibration = Calibration(1.0, ALWAYS)
+    trainer.test(module, datamodule=trainer.datamodule, verbose=False)  # type: ignore[attr-defined]
+    found = {name: float(trainer.callback_metrics[f"test/{name}"]) for name in ("fixed_rougeL", "fallback_rougeL")}
+    assert found == {"fixed_rougeL": pytest.approx(0.3), "fallback_rougeL": pytest.approx(0.3)}
 
 
 def test_the_regret_loss_alone_learns_what_pays(labels: str) -> None:
@@ -244,6 +290,15 @@ def test_starting_from_a_trained_agent(labels: str, tmp_path: Path) -> None:
             assert torch.equal(rows[3 * at : 3 * at + 3], old_rows[3 * before : 3 * before + 3])
     assert made["reranker_head.weight"].shape == fresh.encoder.reranker_head.weight.shape
     assert not torch.equal(made["reranker_head.weight"][1], old["reranker_head.weight"][1])
+
+
+def test_starting_from_an_agent_of_other_inputs_is_refused(labels: str, tmp_path: Path) -> None:
+    trainer, _ = train(labels, epochs=1)
+    trainer.save_checkpoint(tmp_path / "old.ckpt")
+    with_features(separable_table()).write(tmp_path / "labels.parquet")
+    data = LabelDataModule(str(tmp_path / "labels.parquet"), extra_inputs=["chunk_mean"])
+    with pytest.raises(InputError, match=r"this run is with chunk_mean, unlike .* data.extra_inputs to \[\]"):
+        make_module(data, init_from=str(tmp_path / "old.ckpt"))
 
 
 def test_starting_from_an_agent_of_which_some_layers_fit(labels: str, tmp_path: Path) -> None:

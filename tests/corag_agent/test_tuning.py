@@ -17,6 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from corag_agent.cli import main
 from corag_agent.training import training_cli
 from corag_agent.tuning import tune as tune_module
+from corag_agent.tuning.study import TrialOutcome
 from tests.corag_agent.synthetic_labels import write_separable_table
 
 torch.set_num_threads(1)
@@ -153,14 +154,57 @@ def test_a_combination_that_fails_does_not_end_the_study(
     assert yaml.safe_load((output / "best.yaml").read_text())["data"]["minimum_gain"] == 0.1
 
 
+DIVERGING = {"model.optimizer.init_args.lr": {"type": "float", "low": 1e30, "high": 1e31}}
+
+
 def test_when_all_trials_fail(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    space = {"data.minimum_gain": {"type": "float", "low": 50, "high": 60}}
     given = ["--data.labels", labels, "--output", str(tmp_path / "out"), "--trials", "2"]
-    assert run("--config", config(tmp_path, space), *given) == 2
+    assert run("--config", config(tmp_path, DIVERGING), *given) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "corag tune: all 2 trials failed; the first, trial 0: 0 of " in err
+    assert "corag tune: all 2 trials failed; the first, trial 0: the network's output for the val split is NaN" in err
     assert not (tmp_path / "out" / "best.yaml").exists()
+
+
+def test_five_failures_at_the_start_stop_the_run(
+    labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--data.labels", labels, "--output", str(tmp_path / "out"), "--trials", "20"]
+    assert run("--config", config(tmp_path, DIVERGING, epochs=1), *given) == 2
+    out, err = capsys.readouterr()
+    (line,) = [line for line in err.splitlines() if line.startswith("corag")]
+    assert out == ""
+    assert line.startswith(
+        "corag tune: stopped, since 5 trials failed in a row, the last, trial 4, with: the network's"
+    )
+    assert [trial.state.name for trial in trials_of(tmp_path / "out")] == ["FAIL"] * 5
+
+
+@pytest.mark.parametrize(("ends", "trials"), [("1" * 19 + "01", 21), ("01" + "0" * 25, 22), ("10" * 9, 18)])
+def test_many_failures_in_a_row_stop_the_run(
+    labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str, trials: int
+) -> None:
+    left = iter(ends)
+
+    def run_trial(*_: object) -> TrialOutcome:
+        return TrialOutcome((0.5,), 0.5) if next(left) == "1" else TrialOutcome(error="the disk is full")
+
+    monkeypatch.setattr(tune_module, "run_trial", run_trial)
+    given = ["--data.labels", labels, "--output", str(tmp_path / "out"), "--trials", str(len(ends))]
+    stopped = trials < len(ends)
+    assert run("--config", config(tmp_path), *given) == (2 if stopped else 0)
+    assert len(trials_of(tmp_path / "out")) == trials
+
+
+def test_a_table_that_no_trial_could_use_is_refused_before_the_first(
+    labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = {"data.minimum_gain": {"type": "float", "low": 50, "high": 60}}
+    given = ["--data.labels", labels, "--output", str(tmp_path / "out")]
+    assert run("--config", config(tmp_path, space), *given) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("corag tune: 0 of 30 training questions have a best reranker") and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 class CtrlC(Callback):

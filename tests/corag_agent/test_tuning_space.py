@@ -5,7 +5,8 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from corag_agent.tuning.space import SearchSpace, differences, overridden
+from corag_agent.fit_config import differences, overridden
+from corag_agent.tuning.space import SearchSpace
 from corag_search.errors import InputError
 
 CONFIG = {"model": {"hidden": [8], "margin": 1.0, "optimizer": {"init_args": {"lr": 0.1}}}, "seed_everything": 0}

@@ -8,7 +8,6 @@ import pytest
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.callbacks.lineage import WandbLineage, label_record, table_digest
-from corag_agent.callbacks.privacy import recordable, without_folders
 from corag_agent.training import training_cli
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
@@ -217,37 +216,3 @@ def test_the_digest_names_what_training_takes() -> None:
 def test_an_unknown_record_is_refused() -> None:
     with pytest.raises(InputError, match=r"labels of WandbLineage must be one of off, reference, scores, got 'all'"):
         WandbLineage(labels="all")
-
-
-def test_folders_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    given = {
-        "a": ["/home/somebody/x/labels.parquet", "~/labels.parquet", "C:\\Users\\somebody\\labels.parquet"],
-        "b": {"data": "jsonl:/home/somebody/corpus", "url": "http://localhost:8000/v1", "relative": "runs/agent"},
-        "c": [1, 0.5, None, True],
-    }
-    assert without_folders(given) == {
-        "a": ["labels.parquet"] * 3,
-        "b": {"data": "jsonl:~/corpus", "url": "http://localhost:8000/v1", "relative": "runs/agent"},
-        "c": [1, 0.5, None, True],
-    }
-
-
-@pytest.mark.parametrize(
-    ("path", "recorded"),
-    [
-        ("runs", "runs"),
-        ("/{here}/runs", "runs"),
-        ("../other/runs", "../other/runs"),
-        ("/srv/homes/somebody/runs", None),
-        ("/scratch/runs", "{up}scratch/runs"),
-    ],
-)
-def test_what_may_be_recorded_of_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, recorded: str | None
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/srv/homes/somebody")
-    here = Path.cwd().relative_to("/")
-    expected = recorded and Path(recorded.format(up="../" * len(here.parts)))
-    assert recordable(Path(path.format(here=here))) == expected

@@ -172,6 +172,7 @@ class FixedAgent:
     """Predicts the same for every query."""
 
     selection = "uct"
+    needs_features = False
 
     def __init__(self, embedder: str = "minilm") -> None:
         self.seen: list[np.ndarray] = []

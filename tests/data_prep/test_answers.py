@@ -69,6 +69,26 @@ def test_the_same_prompt_is_answered_once(tmp_path):
     assert again.prompts == []
 
 
+def test_what_another_cache_has_is_taken_over_and_what_is_there_stays(tmp_path):
+    one, other = tmp_path / "one.sqlite", tmp_path / "other.sqlite"
+    with AnswerCache(one) as cache:
+        cache.put("both", Generation("ours", 1, 1))
+    with AnswerCache(other) as cache:
+        cache.put("both", Generation("theirs", 1, 1))
+        cache.put("new", Generation("new", 2, 3))
+    with AnswerCache(one) as cache:
+        for _ in range(2):
+            cache.take_over(other)
+            assert len(cache) == 2
+        assert (cache.get("both"), cache.get("new")) == (Generation("ours", 1, 1), Generation("new", 2, 3))
+        (tmp_path / "text.sqlite").write_text("no database at all, but a longer text\n" * 99)
+        with pytest.raises(InputError, match=r"text\.sqlite is no answer cache"):
+            cache.take_over(tmp_path / "text.sqlite")
+        cache.put("later", Generation("still open", 1, 1))
+    with AnswerCache(other) as cache:
+        assert len(cache) == 2 and cache.get("both") == Generation("theirs", 1, 1)
+
+
 def test_in_memory_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with AnswerCache(None) as cache:

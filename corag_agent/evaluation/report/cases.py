@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.records import KEY, EvaluationRun
 from corag_agent.evaluation.report.browser import SCORES, has_texts, overlaps
 from corag_agent.evaluation.report.claims import chosen_reranker, main_setting
 from corag_agent.evaluation.report.wording import NAIVE, TREE, way_name
-from corag_agent.evaluation.summary import BEST
 
 CASES_RULE = (
     "Chosen by rule, not by eye: of each data set, in the setting of the headline, the question of the median gain in "

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
+from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.plots import Measured
 from corag_agent.evaluation.report.report_table import Column
-from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, number, way_name
-from corag_agent.evaluation.summary import BEST
+from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, interval_text, number, way_name
 
 _GROUPS = ("dataset", "domain", "kind")
 TABLE_BELOW = "The table below has the values."
@@ -59,16 +58,9 @@ def score_cells(row: pd.Series | None) -> list[str]:
     mark = "" if row["on_distribution"] else OFF
     return [
         number(row["rougeL"]) + mark,
-        interval(row["rougeL_low"], row["rougeL_high"]),
+        interval_text(row["rougeL_low"], row["rougeL_high"]),
         number(row["prompt_tokens"], 0),
     ]
-
-
-def interval(low: float, high: float, decimals: int = 3) -> str:
-    """Both ends of an interval."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return MISSING
-    return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
 def best_rows(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from corag_agent.evaluation.best_of_half import BEST, best_rerankers
 from corag_agent.evaluation.intervals import RESAMPLES, paired_ratio
 from corag_agent.evaluation.records import SECONDS, EvaluationRun
 from corag_agent.evaluation.report.wording import (
     AGENT,
-    MISSING,
     NAIVE,
     TREE,
     UPPER,
+    interval_text,
     milliseconds,
     number,
     percent,
     signed_percent,
 )
-from corag_agent.evaluation.summary import BEST, best_rerankers, experiments
+from corag_agent.evaluation.summary import experiments
 
 TIMES = ("seconds_search", "seconds")
 
@@ -186,9 +187,7 @@ class Figure:
     @property
     def interval(self) -> str:
         """Both ends, as the claim shows them."""
-        if math.isnan(self.low):
-            return MISSING
-        return f"{self.claim.shown(self.low).removesuffix(' %')} to {self.claim.shown(self.high)}"
+        return interval_text(self.low, self.high, self.claim.shown)
 
     def sentence(self) -> str:
         """What the figure says, and whether chance could have made it."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.cells import BEST_NOTE, OFF, OFF_NOTE
 from corag_agent.evaluation.report.claims import CLAIMS, Figure
 from corag_agent.evaluation.report.plots import Measured, interval_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, legend_of
 from corag_agent.evaluation.report.wording import AGENT, MISSING, NAIVE, TREE, counted, method_name, number, way_name
-from corag_agent.evaluation.summary import BEST
 
 
 def headline_table(figures: Sequence[Figure]) -> ReportTable:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from corag_agent.evaluation.intervals import bootstrap_mean, paired_ratio
@@ -14,7 +13,15 @@ from corag_agent.evaluation.report.cells import TABLE_BELOW, groups_of, in_metho
 from corag_agent.evaluation.report.plots import Line, Measured, line_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, Section, legend_of
-from corag_agent.evaluation.report.wording import MISSING, NAIVE, milliseconds, number, signed_percent, way_name
+from corag_agent.evaluation.report.wording import (
+    MISSING,
+    NAIVE,
+    interval_text,
+    milliseconds,
+    number,
+    signed_percent,
+    way_name,
+)
 
 _COLUMNS = (
     Column("method · reranker", numeric=False),
@@ -116,5 +123,4 @@ def _more(own: pd.DataFrame, plain: pd.DataFrame, resamples: int) -> list[str]:
     if both.empty:
         return [MISSING, MISSING]
     more = paired_ratio(both["total"], both["total_plain"], resamples=resamples)
-    ends = f"{signed_percent(more.low).removesuffix(' %')} to {signed_percent(more.high)}"
-    return [signed_percent(more.mean), ends if np.isfinite(more.low) else MISSING]
+    return [signed_percent(more.mean), interval_text(more.low, more.high, signed_percent)]

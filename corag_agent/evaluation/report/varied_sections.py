@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.cells import (
     TABLE_BELOW,
     best_rows,
@@ -24,8 +25,17 @@ from corag_agent.evaluation.report.cells import (
 from corag_agent.evaluation.report.plots import Line, Measured, interval_plot, line_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, Section, legend_of
-from corag_agent.evaluation.report.wording import AGENT, NAIVE, SETTINGS, TREE, method_name, number, percent, way_name
-from corag_agent.evaluation.summary import BEST
+from corag_agent.evaluation.report.wording import (
+    AGENT,
+    NAIVE,
+    SETTINGS,
+    TREE,
+    interval_text,
+    method_name,
+    number,
+    percent,
+    way_name,
+)
 
 _ORDERS = {TREE: "as found", "order_reversed": "reversed", "order_random": "random", "order_document": "document"}
 
@@ -295,7 +305,7 @@ def structure_section(structure: pd.DataFrame) -> Section | None:
     rows = []
     for row in structure.to_dict("records"):
         shares = [percent(row[name]) for name in ("not_additive", "worse_than_best", "order_matters", "not_largest")]
-        ends = f"{percent(row['low']).removesuffix(' %')} to {percent(row['high'])}"
+        ends = interval_text(row["low"], row["high"], percent)
         section = f"{row['dataset']}, chunks of {row['chunk_size']}, budget {row['budget']}"
         cells = (row["reranker"], f"{row['questions']:,}", *shares, ends, number(row["best_chunks"], 1))
         rows.append(Row(cells, section))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from corag_agent.evaluation.summary import BEST
+from corag_agent.evaluation.best_of_half import BEST
 
 TREE, AGENT, NAIVE, UPPER = "tree", "agent", "naive_rag", "upper"
 MISSING = "–"
@@ -87,6 +87,18 @@ def percent(value: float) -> str:
 def signed_percent(value: float) -> str:
     """A relative difference in percent, with one decimal."""
     return f"{signed(100 * value, 1)} %" if math.isfinite(value) else MISSING
+
+
+def interval_text(low: float, high: float, shown: Callable[[float], str] = number) -> str:
+    """Both ends of an interval; a dash where there is none, as of a single question.
+
+    Example:
+        >>> interval_text(0.25, 0.5), interval_text(0.25, 0.5, percent), interval_text(float("nan"), float("nan"))
+        ('0.250 to 0.500', '25.0 to 50.0 %', '–')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return MISSING
+    return f"{shown(low).removesuffix(' %')} to {shown(high)}"
 
 
 def milliseconds(seconds: float) -> str:

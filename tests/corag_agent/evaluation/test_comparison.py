@@ -36,6 +36,8 @@ def table_with_rivals() -> LabelTable:
 class FixedAgent:
     """Beta, with settings that lie between the grid's values."""
 
+    needs_features = False
+
     def check_embedder(self, *_: object) -> None:
         pass
 
@@ -124,7 +126,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(InputError, match="no questions to compare on"):
         compare(table, np.array([], np.intp))
     other = SimpleNamespace(
-        check_embedder=lambda *_: None, predict=lambda _: Prediction("delta", 5, 0.0, 0.0, {"delta": 1.0}, 1.0)
+        check_embedder=lambda *_: None,
+        needs_features=False,
+        predict=lambda _: Prediction("delta", 5, 0.0, 0.0, {"delta": 1.0}, 1.0),
     )
     with pytest.raises(InputError, match="the agent chose the reranker 'delta', the table has alpha, beta, gamma"):
         compare(table, np.array([0]), other)  # type: ignore[arg-type]

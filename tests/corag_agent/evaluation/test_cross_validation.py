@@ -53,7 +53,7 @@ def test_nothing_of_the_test_fold_is_seen(tmp_path: Path, chooser: str, split_by
     choose = (
         fixed_chooser
         if chooser == "fixed"
-        else agent_chooser({"extra_inputs": ["statistics"], "standardise": True}, SMALL, epochs=30)
+        else agent_chooser({"extra_inputs": ["statistics"], "standardise": True}, SMALL, epochs=60)
     )
     whole = separable_table(rerankers=("alpha", "beta", "gamma", "delta"))  # each best in a domain of its own
     path, table = written(tmp_path / "one", noisy_features(whole))

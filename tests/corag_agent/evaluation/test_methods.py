@@ -115,6 +115,7 @@ class FixedAgent:
     """The reranker "two" with settings of its own."""
 
     selection = "uct"
+    needs_features = False
     config: ClassVar = {"sha256": "abc", "labels": {"search": {"budget": 16}, "chunking": {"chunk_size": 8}}}
 
     def check_embedder(self, *_: object) -> None:

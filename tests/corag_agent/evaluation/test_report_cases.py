@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag_agent.evaluation.best_of_half import BEST, best_rerankers
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.case_cards import cases_html, cases_markdown
 from corag_agent.evaluation.report.cases import CASES_RULE, NO_CASES, Case, Cases, cases_of, chosen_cases
-from corag_agent.evaluation.summary import BEST, best_rerankers
 from tests.corag_agent.evaluation.report_runs import Experiment, made_run
 from tests.corag_search.test_tree_page import HOSTILE, Reader
 

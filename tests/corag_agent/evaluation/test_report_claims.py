@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.cells import best_rows, fullest_runs, greatest_method, main_value
 from corag_agent.evaluation.report.claims import CLAIMS, Claim, Figure, figures_of, main_setting
 from corag_agent.evaluation.report.headline import headline_table, leading_method, tiles_html, verdict_sentence
-from corag_agent.evaluation.summary import BEST, differences
+from corag_agent.evaluation.summary import differences
 from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run
 
 

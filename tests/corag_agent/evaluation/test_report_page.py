@@ -21,7 +21,8 @@ from corag_agent.evaluation.report import Contents, contents_of, report_markdown
 from corag_agent.evaluation.report.browser import browser_data, chosen_questions, overlaps
 from corag_agent.evaluation.report.cases import cases_of
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row, table_html, table_markdown
-from corag_agent.evaluation.report.varied_sections import setting_values
+from corag_agent.evaluation.report.varied_sections import setting_values, structure_section
+from corag_agent.evaluation.summary import structure_table
 from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run, page_of
 from tests.corag_search.test_tree_page import HOSTILE, Reader
 
@@ -203,6 +204,20 @@ def test_one_question_and_no_optional_scores() -> None:
     page = page_of(bare)
     assert "One question gives no interval" in page
     assert 'id="latency"' not in page and "human" not in "".join(Reader(page).texts["th"])
+
+
+@pytest.mark.parametrize("questions", [1, 2])
+def test_a_single_question_s_structure_has_no_interval(questions: int) -> None:
+    names = ("dataset", "run", "reranker", "chunk_size", "budget", "candidates", "pairs", "additive", "worse_than_best")
+    row = dict(zip(names, ("d", "main", "bm25", 96, 300, 3, 4, 1, 2), strict=True))
+    row |= {"order_matters": 4, "best_is_largest": False, "best_chunks": 2}
+    rows = pd.DataFrame([row | {"question_id": f"q000{number}"} for number in range(questions)])
+    run = rebuilt(made_run({"d": 2}), structure=rows)
+    section = structure_section(structure_table(run))
+    assert section is not None
+    (cells,) = (each.cells for each in section.tables[0].rows)
+    ends = "–" if questions == 1 else "100.0 to 100.0 %"
+    assert cells == ("bm25", str(questions), "75.0 %", "50.0 %", "100.0 %", "100.0 %", ends, "2.0")
 
 
 def test_a_run_whose_every_question_failed() -> None:

@@ -9,15 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from corag_agent.evaluation.best_of_half import BEST, best_choices, best_rerankers, half_of
 from corag_agent.evaluation.intervals import paired_bootstrap, paired_ratio
 from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, SECONDS, EvaluationRun
 from corag_agent.evaluation.summary import (
-    BEST,
-    best_choices,
-    best_rerankers,
     differences,
     experiments,
-    half_of,
     latency_table,
     method_table,
     structure_table,

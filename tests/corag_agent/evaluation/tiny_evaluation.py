@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from corag_agent.evaluation.agents import Agents
 from corag_agent.evaluation.answering import Answerer, opened_answers
 from corag_agent.evaluation.collecting import collect
 from corag_agent.evaluation.corpora import SourceData
@@ -75,7 +76,7 @@ def tiny_job(
     options = options or EvaluationOptions()
     with opened_answers(out / ANSWERS, options.answers) as answers:
         answerer = Answerer(generator or FirstWords(), answers, Words(), config, options.llm_concurrency)  # type: ignore[arg-type]
-        components = Components(config, HashEmbedder(), Words(), judges or rerankers(), answerer.cached, agent)  # type: ignore[arg-type]
+        components = Components(config, HashEmbedder(), Words(), judges or rerankers(), answerer.cached)  # type: ignore[arg-type]
         plan = [(experiment, tuple(units(experiment, config))) for experiment in experiments]
         sources = data or [tiny_source()]
         yield Job(
@@ -84,6 +85,7 @@ def tiny_job(
             Evaluator(components, answerer, options.reference),
             out,
             options,
+            agent if agent is None or isinstance(agent, Agents) else Agents((agent,)),
         )
 
 

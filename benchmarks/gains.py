@@ -1,0 +1,162 @@
+"""What the tree search gains over its rivals on a label table, with intervals, and how its settings matter.
+
+    python benchmarks/gains.py data_prep/demo_corpus/labels.parquet
+    python benchmarks/gains.py benchmarks/labels/all.parquet --plot benchmarks/gains.svg
+
+Nothing is searched or answered: scores are looked up. Where the table names documents, every method also has its best
+reranker (and the tree its best settings) chosen on four fifths of a data set's documents and reported on the fifth.
+The configuration agent is left out, since it has seen these questions; `benchmarks/agent.py` measures it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from labels import parts_of
+from matplotlib.figure import Figure
+
+from corag_agent.callbacks.figures import save_figure
+from corag_agent.card import markdown_table
+from corag_agent.evaluation.comparison import TREE, compare
+from corag_agent.evaluation.intervals import Interval, paired_bootstrap, paired_ratio
+from corag_agent.folds import fold_of
+from data_prep.selection import best_fixed
+from data_prep.table import LabelTable
+
+FOLDS = 5
+TUNED = "tree, best settings"
+Values = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """What a method reached on some questions.
+
+    Attributes:
+        rouge: ROUGE-L, `[n]`.
+        tokens: Of the chosen chunks, `[n]`.
+    """
+
+    rouge: Values
+    tokens: Values
+
+
+def by_reranker(table: LabelTable, rows: Positions) -> dict[str, list[Reached]]:
+    """Each method with each reranker in turn; the tree at the grid's defaults."""
+    methods: dict[str, list[Reached]] = {}
+    for scores in compare(table, rows):
+        if scores.reranker:
+            methods.setdefault(scores.method, []).append(Reached(scores.rouge, scores.tokens))
+    return methods
+
+
+def with_best_reranker(table: LabelTable, rows: Positions, folds: Positions) -> dict[str, Reached]:
+    """Each method with the reranker that is best on the other folds; the tree also with the best settings there."""
+    chosen = {}
+    for method, each in by_reranker(table, rows).items():
+        rouge, tokens = np.stack([one.rouge for one in each]), np.stack([one.tokens for one in each])
+        best = np.empty(len(rows), np.intp)
+        for fold in set(folds):
+            best[folds == fold] = rouge[:, folds != fold].mean(axis=1).argmax()
+        at = (best, np.arange(len(rows)))
+        chosen[method] = Reached(rouge[at], tokens[at])
+    whole, tuned = table.rouge(), np.empty((2, len(rows)))
+    for fold in set(folds):
+        held = folds == fold
+        at = (rows[held], *best_fixed(table, rows[~held]))
+        tuned[:, held] = whole[at], table.tokens[at]
+    return chosen | {TUNED: Reached(*tuned)}
+
+
+def signed(interval: Interval, percent: bool = False) -> str:
+    """The statistic with its 95 % interval."""
+    form = "{:+.0%}" if percent else "{:+.3f}"
+    return "{} [{}, {}]".format(*(form.format(value) for value in (interval.mean, interval.low, interval.high)))
+
+
+def gains_by_reranker(table: LabelTable) -> list[list[str]]:
+    """The tree at the grid's defaults less each rival with the same reranker, over all questions."""
+    methods, groups = by_reranker(table, np.arange(len(table))), drawn_by(table, np.arange(len(table)))
+    rivals = [method for method in methods if method != TREE]
+    lines = [["reranker", TREE, *rivals]]
+    for number, (reranker, tree) in enumerate(zip(table.rerankers, methods[TREE], strict=True)):
+        gains = [paired_bootstrap(tree.rouge, methods[rival][number].rouge, groups=groups) for rival in rivals]
+        lines.append([reranker, f"{tree.rouge.mean():.3f}", *map(signed, gains)])
+    return lines
+
+
+def gains_of_part(table: LabelTable, rows: Positions, folds: Positions) -> list[list[str]]:
+    """Every method with its best reranker, and what the tree with its best settings gains over it."""
+    methods, groups = with_best_reranker(table, rows, folds), drawn_by(table, rows)
+    tree = methods[TUNED]
+    lines = [["method", "ROUGE-L", "tokens", f"{TUNED}: ROUGE-L above", "in %", "tokens of it, in %"]]
+    for method, other in methods.items():
+        line = [method, f"{other.rouge.mean():.3f}", f"{other.tokens.mean():.0f}"]
+        if method != TUNED:
+            gain = paired_bootstrap(tree.rouge, other.rouge, groups=groups)
+            ratio = paired_ratio(tree.rouge, other.rouge, groups=groups)
+            line += [signed(gain), signed(ratio, percent=True), f"{tree.tokens.mean() / other.tokens.mean():.0%}"]
+        lines.append(line + [""] * (len(lines[0]) - len(line)))
+    return lines
+
+
+def drawn_by(table: LabelTable, rows: Positions) -> Sequence[int] | None:
+    """What the bootstrap draws: groups of documents, or questions where the table does not tell."""
+    return None if table.groups is None else table.groups[rows].tolist()
+
+
+def plot_settings(table: LabelTable, path: Path) -> None:
+    """ROUGE-L and tokens against λ and c, the others at their defaults, a line for each reranker."""
+    rouge, tokens = table.rouge().mean(axis=0), table.tokens.mean(axis=0)
+    default = table.grid.index(table.grid.defaults)
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    panels = figure.subplots(2, 2, sharex="col", sharey="row")
+    for column, (axis, name, label) in enumerate([(1, "cost_coefficient", "λ"), (0, "exploration", "c")]):
+        at: list = [slice(None), *default]
+        at[axis + 1] = slice(None)
+        for row, (values, what) in enumerate([(rouge, "ROUGE-L"), (tokens, "tokens of the chosen chunks")]):
+            panel = panels[row, column]
+            for reranker, line in zip(table.rerankers, values[tuple(at)], strict=True):
+                panel.plot(getattr(table.grid, name), line, marker="o", markersize=4, label=reranker)
+            panel.grid(alpha=0.3)
+            panel.spines[["top", "right"]].set_visible(False)
+            if column == 0:
+                panel.set_ylabel(what)
+            if row == 1:
+                panel.set_xlabel(f"{label} ({name})")
+    panels[0, 0].legend(fontsize=8, frameon=False)
+    save_figure(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("labels", type=Path)
+    parser.add_argument("--plot", type=Path)
+    arguments = parser.parse_args()
+    table = LabelTable.read(arguments.labels)
+    what = "questions" if table.groups is None else "groups of documents"
+    point = ", ".join(f"{name} {value:g}" for name, value in table.grid.defaults._asdict().items())
+    print(f"ROUGE-L of the tree ({point}) over {len(table)} questions, less each rival's; 95 %, drawn by {what}\n")
+    header, *lines = gains_by_reranker(table)
+    print(markdown_table(header, lines))
+    if table.groups is not None:
+        folds = fold_of(table, FOLDS)
+        parts = parts_of(table)
+        for name, rows in {"all": np.arange(len(table)), **parts}.items():
+            usable = len(set(folds[rows])) > 1
+            print(f"\n{name}: {len(rows)} questions{'' if usable else ', all in one fold'}\n")
+            if usable:
+                header, *lines = gains_of_part(table, rows, folds[rows])
+                print(markdown_table(header, lines))
+    if arguments.plot:
+        plot_settings(table, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()

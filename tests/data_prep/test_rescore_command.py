@@ -1,0 +1,99 @@
+"""`corag label --rescore` and what `--select` then says of noise, with an endpoint that counts what it is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corag_agent.cli import main
+from data_prep.table import LabelTable
+from tests.corag_search.local_server import Reply, serving
+
+TOPICS = ("tower", "river", "glacier", "harbour")
+
+
+def endpoint(_: str, body: dict) -> Reply:
+    """Answers with every third word of the prompt's end."""
+    words = body["messages"][0]["content"].split()[-60::3]
+    usage = {"prompt_tokens": 100, "completion_tokens": 20}
+    return Reply({"choices": [{"message": {"content": " ".join(words)}, "finish_reason": "stop"}], "usage": usage})
+
+
+def write_data(folder: Path) -> None:
+    documents, questions = [], []
+    for number, topic in enumerate(TOPICS):
+        text = f"The {topic} is {number} years old. " + f"Much of the {topic} is stone, but not all. " * 12
+        documents.append({"id": topic, "text": text})
+        gold = [{"document": topic, "text": f"The {topic} is {number} years old."}]
+        question = {"id": topic, "question": f"How old is the {topic}?", "gold_passages": gold}
+        questions.append({**question, "answers": [f"{number} years", f"the stone {topic}"]})
+    for name, rows in (("documents", documents), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("nothing is embedded, searched or reranked for new scores")
+
+
+@pytest.mark.models
+def test_new_references_cost_no_search_and_no_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data(tmp_path)
+    plain, start, anew = (tmp_path / f"{name}.parquet" for name in ("plain", "start", "anew"))
+    with serving(endpoint) as (url, requests):
+        generator = {"name": "openai", "base_url": f"{url}/v1", "model": "m"}
+
+        def label(out: Path, *options: str, **of_generator: object) -> tuple[int, str, str]:
+            code = main(
+                [
+                    *("label", "--data", f"jsonl:{tmp_path}", "--out", str(out)),
+                    *("--rerankers", "{bm25: {}, wordllama: {}}", "--candidates", "4", "--chunk-size", "32"),
+                    *("--generator", json.dumps({**generator, **of_generator})),
+                    *("--grid.iterations", "[1, 3]", "--grid.exploration", "[0.5]", "--grid.cost_coefficient", "[0.0]"),
+                    *options,
+                ]
+            )
+            return code, *capsys.readouterr()
+
+        assert label(plain)[0] == 0
+        assert label(start, "--references", "llm,human")[0] == 0
+        asked = len(requests)
+        for name in ("load_embedder", "load_reranker", "build_store"):
+            monkeypatch.setattr(f"data_prep.label_job.{name}", refuse)
+        monkeypatch.setattr("data_prep.labelling.search_policy_trees", refuse)
+
+        options = ("--rescore", str(plain), "--references", "llm,human")
+        code, printed, _ = label(anew, *options, "--dry-run", "--json")
+        estimate = json.loads(printed)["estimate"]
+        assert code == 0 and (estimate["questions"], estimate["searches"]) == (2, 0) and not anew.exists()
+        code, printed, errors = label(anew, *options)
+        assert code == 0 and "4 questions, 0 evaluations, " in printed and "answered with another" not in errors
+        assert len(requests) == asked
+        for part in ("", ".questions", ".rivals", ".repeats"):
+            ours, theirs = (path.with_name(f"{path.stem}{part}.parquet") for path in (anew, start))
+            assert ours.read_bytes() == theirs.read_bytes()
+
+        sampled = tmp_path / "sampled.parquet"
+        options = ("--rescore", str(plain), "--samples", "2", "--limit", "3")
+        code, _, errors = label(sampled, *options, temperature=0.7, seed=0)
+        assert code == 0 and "the label table was answered with another generator, so none of its answers" in errors
+        assert len(requests) > asked and len(LabelTable.read(sampled)) == 3
+
+        refused = label(plain, "--rescore", str(plain))
+        assert refused[0] == 2 and "plain.parquet would be scored into itself" in refused[2]
+        coarser = label(tmp_path / "x.parquet", "--rescore", str(plain), "--chunk-size", "48")
+        assert coarser[0] == 2 and "chunking was" in coarser[2] and len(coarser[2].splitlines()) == 1
+
+    assert main(["label", "--select", str(anew)]) == 0
+    assert "honest" in capsys.readouterr().out
+    assert main(["label", "--select", str(anew), "--json"]) == 0
+    noise = json.loads(capsys.readouterr().out)["noise"]
+    assert [(line["oracle"], line["halves"], line["questions"]) for line in noise] == [
+        ("oracle over rerankers", "references", 4),
+        ("oracle over all grid points", "references", 4),
+    ]
+    assert main(["label", "--select", str(plain), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["noise"] == []
