@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag_agent.commands.answer import describe_answer
-from corag_agent.evaluation.comparison import MethodScores, compare
+from corag_agent.evaluation.comparison import AGENT, MethodScores, compare, following
 from corag_agent.evaluation.text_table import text_table
 from corag_agent.evaluation.timing import selection_milliseconds
 from corag_search.agent import ConfigurationAgent
 from corag_search.pipeline import Corag
 from corag_search.pipeline_config import PipelineConfig
-from corag_search.shipped import shipped
+from corag_search.shipped import find_checkpoint, shipped
 from data_prep.corpus import build_store
 from data_prep.dataset import Dataset, Question
 from data_prep.demo_corpus import LABELS
@@ -28,6 +29,7 @@ from data_prep.table import LabelTable
 
 LIVE_QUESTIONS = 8
 LIVE_WORKERS = 2  # one searches while the other waits for its answers
+SHIPPED_AGENT = "embedded"  # trained on real labels; it has seen nothing of the demo's corpus
 CHINESE_QUESTION = "chinese-001"  # METHOD §7: photosynthesis and what its efficiency depends on
 
 
@@ -68,7 +70,7 @@ def run_demo(out: Path, config: PipelineConfig) -> None:
     corag = Corag.from_config(replace(config, agent=str(out / "agent")))
     with _stage(5, "evaluate on held-out questions", stages):
         held_out = shipped_labels.split("test")
-        methods = compare(shipped_labels, held_out, agent)
+        methods = _compare(shipped_labels, held_out, agent)
         milliseconds = selection_milliseconds(corag, [question.text for question in live], shipped_labels.grid.defaults)
     with _stage(6, "answer two questions", stages):
         answers = [corag.answer(question.text) for question in _asked(dataset, shipped_labels)]
@@ -147,6 +149,14 @@ def _asked(dataset: Dataset, table: LabelTable) -> list[Question]:
     first = next(q for q in dataset.questions if q.id in held_out and q.kind == "explanation" and q.language == "en")
     chinese = next(q for q in dataset.questions if q.id == CHINESE_QUESTION)
     return [first, chinese]
+
+
+def _compare(table: LabelTable, held_out: NDArray[np.intp], agent: ConfigurationAgent) -> list[MethodScores]:
+    """Everything that can be looked up, with the agent just trained and the shipped one."""
+    methods = compare(table, held_out, agent)
+    own = next(at for at, scores in enumerate(methods) if scores.method == AGENT)
+    other = ConfigurationAgent.load(find_checkpoint(SHIPPED_AGENT))
+    return [*methods[: own + 1], following(table, held_out, other, f"{AGENT} (shipped)"), *methods[own + 1 :]]
 
 
 def _comparison_table(

@@ -56,14 +56,32 @@ def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent
         at = (slice(None), index, *default)
         methods.append(MethodScores(TREE, reranker, rouge[at], tokens[at]))
     if agent is not None:
-        agent.check_embedder(*(table.embedder[key] for key in ("name", "dimension", "fingerprint")))
-        followed = agent_index(table, agent_predictions(table, rows, agent))
-        methods.append(MethodScores(AGENT, "", rouge[followed], tokens[followed]))
+        methods.append(following(table, rows, agent))
     count = len(rows)
     by_default = (slice(None), slice(None), *default)
     methods.append(MethodScores(ORACLE_DEFAULTS, "", *_best(rouge[by_default], tokens[by_default])))
     methods.append(MethodScores(ORACLE_GRID, "", *_best(rouge.reshape(count, -1), tokens.reshape(count, -1))))
     return methods
+
+
+def following(
+    table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent, method: str = AGENT
+) -> MethodScores:
+    """The tree search with the agent.
+
+    Args:
+        table: For whose embedder it was trained; its settings are snapped to the grid.
+        rows: Positions of the questions, `[n]`.
+        agent: It is looked up what this one would choose.
+        method: As it is called.
+
+    Raises:
+        InputError: The agent does not fit the table.
+    """
+    agent.check_embedder(*(table.embedder[key] for key in ("name", "dimension", "fingerprint")))
+    _, *chosen = agent_index(table, agent_predictions(table, rows, agent))
+    at = (rows, *chosen)
+    return MethodScores(method, "", table.rouge()[at], table.tokens[at].astype(float))
 
 
 def agent_predictions(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent) -> list[Prediction]:
