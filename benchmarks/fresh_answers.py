@@ -21,22 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_agent.card import markdown_table
-from corag_agent.evaluation.comparison import ORACLE_DEFAULTS, ORACLE_GRID
 from corag_agent.evaluation.intervals import paired_bootstrap
+from corag_agent.export_evaluation import FIXED
 from corag_search import PipelineConfig, load_generator
 from corag_search.tokenizers import load_tokenizer
 from data_prep.answers import AnswerCache, CachedGenerator
 from data_prep.compose import compose_questions
 from data_prep.dataset import Dataset, Question
 from data_prep.merge import merge_tables
+from data_prep.noise import Oracle
 from data_prep.readers import read_dataset
 from data_prep.rescoring import candidate_chunks
 from data_prep.rouge import best_of
 from data_prep.selection import best_fixed
 from data_prep.table import LabelTable
 
-FIXED = "best fixed configuration"
-CHOICES = (FIXED, ORACLE_DEFAULTS, ORACLE_GRID)
+CHOICES = (FIXED, Oracle.RERANKERS, Oracle.GRID)
 JUDGES = ("label", "fresh, llm", "label, human", "fresh, human")
 
 

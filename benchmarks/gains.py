@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from matplotlib.figure import Figure
 
 from corag_agent.callbacks.figures import save_figure
 from corag_agent.card import markdown_table
-from corag_agent.evaluation.comparison import TREE, compare
+from corag_agent.evaluation.comparison import TREE, MethodScores, compare
 from corag_agent.evaluation.intervals import Interval, paired_bootstrap, paired_ratio
 from corag_agent.folds import fold_of
 from data_prep.selection import best_fixed
@@ -30,48 +29,34 @@ from data_prep.table import LabelTable
 
 FOLDS = 5
 TUNED = "tree, best settings"
-Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class Reached:
-    """What a method reached on some questions.
-
-    Attributes:
-        rouge: ROUGE-L, `[n]`.
-        tokens: Of the chosen chunks, `[n]`.
-    """
-
-    rouge: Values
-    tokens: Values
-
-
-def by_reranker(table: LabelTable, rows: Positions) -> dict[str, list[Reached]]:
-    """Each method with each reranker in turn; the tree at the grid's defaults."""
-    methods: dict[str, list[Reached]] = {}
+def by_reranker(table: LabelTable, rows: Positions) -> dict[str, dict[str, MethodScores]]:
+    """Each method with each reranker that the table has it with; the tree at the grid's defaults."""
+    methods: dict[str, dict[str, MethodScores]] = {}
     for scores in compare(table, rows):
         if scores.reranker:
-            methods.setdefault(scores.method, []).append(Reached(scores.rouge, scores.tokens))
+            methods.setdefault(scores.method, {})[scores.reranker] = scores
     return methods
 
 
-def with_best_reranker(table: LabelTable, rows: Positions, folds: Positions) -> dict[str, Reached]:
+def with_best_reranker(table: LabelTable, rows: Positions, folds: Positions) -> dict[str, MethodScores]:
     """Each method with the reranker that is best on the other folds; the tree also with the best settings there."""
     chosen = {}
     for method, each in by_reranker(table, rows).items():
-        rouge, tokens = np.stack([one.rouge for one in each]), np.stack([one.tokens for one in each])
+        rouge, tokens = (np.stack([getattr(one, name) for one in each.values()]) for name in ("rouge", "tokens"))
         best = np.empty(len(rows), np.intp)
         for fold in set(folds):
             best[folds == fold] = rouge[:, folds != fold].mean(axis=1).argmax()
         at = (best, np.arange(len(rows)))
-        chosen[method] = Reached(rouge[at], tokens[at])
+        chosen[method] = MethodScores(method, "", rouge[at], tokens[at])
     whole, tuned = table.rouge(), np.empty((2, len(rows)))
     for fold in set(folds):
         held = folds == fold
         at = (rows[held], *best_fixed(table, rows[~held]))
         tuned[:, held] = whole[at], table.tokens[at]
-    return chosen | {TUNED: Reached(*tuned)}
+    return chosen | {TUNED: MethodScores(TUNED, "", *tuned)}
 
 
 def signed(interval: Interval, percent: bool = False) -> str:
@@ -85,9 +70,10 @@ def gains_by_reranker(table: LabelTable) -> list[list[str]]:
     methods, groups = by_reranker(table, np.arange(len(table))), drawn_by(table, np.arange(len(table)))
     rivals = [method for method in methods if method != TREE]
     lines = [["reranker", TREE, *rivals]]
-    for number, (reranker, tree) in enumerate(zip(table.rerankers, methods[TREE], strict=True)):
-        gains = [paired_bootstrap(tree.rouge, methods[rival][number].rouge, groups=groups) for rival in rivals]
-        lines.append([reranker, f"{tree.rouge.mean():.3f}", *map(signed, gains)])
+    for reranker, tree in methods[TREE].items():
+        own = [methods[rival].get(reranker) for rival in rivals]
+        gains = [signed(paired_bootstrap(tree.rouge, one.rouge, groups=groups)) if one else "–" for one in own]
+        lines.append([reranker, f"{tree.rouge.mean():.3f}", *gains])
     return lines
 
 
