@@ -36,6 +36,7 @@ COMMANDS = {
     "report": "an evaluation → a page of HTML, tables as Markdown",
 }
 USER_ERROR = 2
+READER_GONE = 141  # as a shell has it for SIGPIPE
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DATABASE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 OF_EXTRA_TRAIN = ("lightning", "matplotlib", "optuna", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
@@ -45,8 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
 
     Returns:
-        Exit code: 0, 2 for input that cannot be used (one line on standard error says why), 130 when interrupted.
+        Exit code: 0, 2 for input that cannot be used (one line on standard error says why), 130 when interrupted, 141
+        when whoever read standard output has gone.
     """
+    try:
+        code = _main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed as Python ends
+        return READER_GONE
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print_out(_overview())
@@ -121,7 +133,8 @@ def _refused_by_disk(error: Exception) -> str | None:
     behind: BaseException | None = error
     while behind is not None:  # libraries wrap what the system said
         if isinstance(behind, OSError) and behind.errno in _FULL:
-            where = f"{behind.filename}: " if behind.filename else ""
+            full = behind.filename2 or behind.filename  # of a copy the second is the new file
+            where = f"{full}: " if full else ""
             return f"{where}{os.strerror(behind.errno)}; free some space or name another place, then run it again"
         if isinstance(behind, sqlite3.Error) and getattr(behind, "sqlite_errorcode", 0) & 0xFF in _DATABASE_DISK:
             return f"{behind}; free some space or name another place, then run it again"

@@ -100,11 +100,26 @@ class CrossFitted:
                 HeldOut(**{**one, "questions": tuple(one["questions"]), "documents": tuple(one["documents"])})
                 for one in given.pop("agents")
             )
-            return cls(**given, agents=agents)
+            index = cls(**given, agents=agents)
+            if not index._is_sound():
+                raise ValueError("a value of another type")
+            return index
         except InputError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path} is not readable as version {VERSION} of {FORMAT}; {_ANEW}") from None
+
+    def _is_sound(self) -> bool:
+        """Whether all values are of the types that are declared; JSON may have others."""
+        texts = [(one.directory, one.sha256, *one.questions, *one.documents) for one in self.agents]
+        return (
+            isinstance(self.folds, int)
+            and isinstance(self.training, Mapping)
+            and isinstance(self.labels["digest"], str)
+            and isinstance(self.labels["fingerprint"], Mapping)
+            and all(one.fold in range(self.folds) for one in self.agents)
+            and all(isinstance(text, str) for own in texts for text in own)
+        )
 
     def write(self, directory: Path) -> None:
         """Writes the index into the directory, all or nothing."""

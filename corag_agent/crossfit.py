@@ -17,6 +17,7 @@ from corag_agent.evaluation.comparison import agent_index, agent_predictions
 from corag_agent.export import export
 from corag_agent.fit_config import (
     CONFIG,
+    check_one_device,
     leaves,
     overridden,
     resolved_config,
@@ -95,7 +96,7 @@ def crossfit(
         there = _agents_there(output, wanted)
         for fold in range(folds):
             if fold not in there:
-                there[fold] = _train(config, output, fold, table, of)
+                there[fold] = _train(config, output, fold, table, wanted.labels["digest"], of)
                 replace(wanted, agents=tuple(there[number] for number in sorted(there))).write(output)
                 trained.append(fold)
             advance(1)
@@ -105,11 +106,13 @@ def crossfit(
 
 def _fit_config(labels: str, folds: int, files: Sequence[str], fit: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that all folds share."""
-    for name in fit:
+    fit = leaves(fit)
+    for name, value in fit.items():
         if name in OWN:
-            raise InputError(f"{name} is set for each fold by `corag crossfit` itself, got {fit[name]!r}; leave it out")
+            raise InputError(f"{name} is set for each fold by `corag crossfit` itself, got {value!r}; leave it out")
     own = {"data.labels": labels, "data.folds": folds, "data.fold": 0, "data.split_by": "document"}
     config = resolved_config(files, overridden({}, {**fit, **own}))
+    check_one_device(config, "a fold")
     given = leaves(config)
     for name in _STARTING:
         if given[name] is not None:
@@ -117,8 +120,6 @@ def _fit_config(labels: str, folds: int, files: Sequence[str], fit: Mapping[str,
                 f"{name} is {given[name]!r}: an agent that starts from another may have seen what is held out; leave "
                 "it out"
             )
-    if given["trainer.devices"] not in (1, "1"):
-        raise InputError(f"trainer.devices must be 1, got {given['trainer.devices']!r}: a fold trains on one device")
     config["trainer"]["enable_progress_bar"] = False
     return config
 
@@ -147,13 +148,18 @@ def _is_there(output: Path, agent: HeldOut) -> bool:
     return True
 
 
-def _train(config: Mapping[str, Any], output: Path, fold: int, table: LabelTable, of: Positions) -> HeldOut:
+def _train(
+    config: Mapping[str, Any], output: Path, fold: int, table: LabelTable, digest: str, of: Positions
+) -> HeldOut:
     """Trains and exports one agent."""
     folder = output / f"fold-{fold}"
     path = folder / EXPORT_FOLDER
     write_config(overridden(config, {"data.fold": fold}), folder / CONFIG)
     try:
         cli = training_cli(["fit", "--config", str(folder / CONFIG), "--output", str(folder)])
+        # Of another table the folds are others: the agent may have seen what this index would say it has not.
+        if table_digest(cli.datamodule.table) != digest:
+            raise InputError("the label table has changed since this run began; run it again once nothing writes there")
         best = best_checkpoint(cli.trainer)
         if best is None:
             raise InputError("training left no checkpoint; leave out trainer.fast_dev_run, and what turns them off")

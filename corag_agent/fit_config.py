@@ -14,9 +14,11 @@ from typing import Any
 import yaml
 
 from corag_agent.training import training_cli
+from corag_search.errors import InputError
 from corag_search.files import replacing_file
 
 CONFIG = "config.fit.yaml"  # as `corag fit` calls the one that it writes
+_SECTIONS = ("trainer", "model", "data", "checkpoint", "early_stopping")
 
 
 def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,8 +36,20 @@ def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str
         given = [word for path in (*files, file) for word in ("--config", path)]
         training_cli(["fit", *given, "--print_config"])
     resolved = yaml.safe_load(printed.getvalue())
+    for name in _SECTIONS:
+        if not isinstance(resolved.get(name), Mapping):
+            raise InputError(f"{name} must hold options, got {resolved.get(name)!r}; leave it out for the defaults")
     del resolved["output"]
     return resolved
+
+
+def check_one_device(config: Mapping[str, Any], what: str) -> None:
+    """Refuses a resolved configuration that trains on several devices (InputError); `what` trains on one."""
+    devices = config["trainer"]["devices"]
+    if devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
+        raise InputError(
+            f"trainer.devices must be 1 or one number in a list, got {devices!r}: {what} trains on one device"
+        )
 
 
 def write_config(config: Mapping[str, Any], path: Path) -> None:
@@ -72,13 +86,19 @@ def without_repeated_warnings() -> Iterator[None]:
 
 
 def overridden(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the nested configuration with the values of dotted keys; sections that are missing are made."""
+    """A copy of the nested configuration with the values of dotted keys; sections that are missing are made.
+
+    Raises:
+        InputError: A key is said to be within another one that has a value of its own.
+    """
     result = copy.deepcopy(dict(config))
     for key, value in values.items():
         *sections, name = key.split(".")
         section = result
         for each in sections:
             section = section.setdefault(each, {})
+            if not isinstance(section, dict):
+                raise InputError(f"{key} cannot be set, since {each} is {section!r}; leave one of the two out")
         section[name] = copy.deepcopy(value)
     return result
 

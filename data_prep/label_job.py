@@ -230,24 +230,28 @@ def _engine(
     load = _loader(dataset, config, grid, out, options)
     try:
         with _on_ray(load, path, options) if options.engine == EngineName.RAY else _here(load, path, options) as engine:
+            if options.rescore is not None:
+                _take_over(answers_path(options.rescore), path)  # now: a job that is refused leaves no copy
             yield engine
     finally:
         _remove_if_empty(path)
 
 
 def _loader(dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path, options: JobOptions) -> LoadLabeller:
-    """Loads what labels, once the cache of answers is known."""
+    """What loads the labeller or rescorer, once the cache of answers is known."""
     scoring = (options.references, options.samples)
     if options.rescore is None:
         return partial(load_labeller, dataset, config, grid, *scoring)
     if options.rescore.resolve() == out.resolve():
         raise InputError(f"{out} would be scored into itself; give the new table another name with --out")
-    table = LabelTable.read(options.rescore)
-    answers = answers_path(options.rescore)
+    return partial(load_rescorer, dataset, config, LabelTable.read(options.rescore), *scoring)
+
+
+def _take_over(answers: Path, path: Path) -> None:
+    """Copy what the answers of another table's generator are, if they lie where they were written."""
     if answers.is_file():
-        with AnswerCache(answers_path(out)) as cache:
+        with AnswerCache(path) as cache:
             cache.take_over(answers)
-    return partial(load_rescorer, dataset, config, table, *scoring)
 
 
 @contextmanager

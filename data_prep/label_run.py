@@ -17,6 +17,7 @@ from data_prep.record_table import has_features, scoring_of, table_of
 from data_prep.scoring import HUMAN, LLM
 from data_prep.splits import SplitBy, assign_splits
 from data_prep.table import LabelTable
+from data_prep.table_files import OPTIONAL
 
 # After so many failures without a success between them the fault lies elsewhere than in the questions; sooner where
 # nothing has succeeded yet.
@@ -97,6 +98,8 @@ def label_questions(
         _complete(ledger, engine, dataset)
         labelled = _work(ledger, engine, pending, progress)
         records, failed = dict(ledger.done), dict(ledger.failed)
+    if not records:
+        raise InputError("no question is labelled yet, so none can have failed; leave retry_failed out")
     table = table_of(dataset, records, assign_splits(dataset, seed=seed, by=split_by), fingerprint)
     table.write(out)
     asked = {question.id for question in wanted}
@@ -243,9 +246,11 @@ def check_job(wanted: Sequence[Question], out: Path, references: Sequence[str]) 
 
 
 def check_table_name(out: Path) -> None:
-    """Refuse a table's name that does not end in `.parquet`, or is a directory's (InputError)."""
+    """Refuse a table's name that does not end in `.parquet`, or is a directory's or another file's (InputError)."""
     if out.suffix != ".parquet":
         raise InputError(f"the label table's name must end in .parquet, got {str(out)!r}")
+    if (part := out.stem.rpartition(".")[2]) in ("questions", *OPTIONAL) and part != out.stem:
+        raise InputError(f"{out} is the name of a part of another label table; give a name without .{part}")
     if out.is_dir():
         raise InputError(f"the label table {out} is a directory; name a file, such as {out / 'labels.parquet'}")
 

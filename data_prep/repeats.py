@@ -29,12 +29,12 @@ def ordered_repeats(repeats: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame
     if keyed.duplicated(_KEY).any():
         first = keyed.loc[keyed.duplicated(_KEY), _KEY].iloc[0].to_dict()
         raise InputError(f"repeats: repeated row(s) of one key, the first is {first}")
-    kinds = set(zip(keyed["reference"], keyed["sample"], strict=True))
+    kinds = keyed["reference"].nunique() * keyed["sample"].nunique()
     sizes = keyed.groupby(["question_id", "order_key"]).size()
-    if len(kinds) < 2 or (sizes != len(kinds)).any():
+    if kinds < 2 or (sizes != kinds).any():
         raise InputError(
-            f"repeats: every order needs a score for each of at least 2 references or samples, there are {len(kinds)} "
-            f"and an order with {int(sizes.min())}; label again"
+            f"repeats: every order needs a score for each of at least 2 references or samples, there are {kinds} and "
+            f"an order with {int(sizes.min())}; label again"
         )
     unknown = ~_pairs(scores).isin(pd.MultiIndex.from_frame(keyed[["question_id", "order_key"]]))
     if unknown.any():

@@ -59,7 +59,7 @@ class Rescorer(Scorer):
         row, rows = self._row(question), len(self.table.rerankers) * len(self.table.grid)
         own = self.table.scores.iloc[row * rows : (row + 1) * rows]
         assert self.table.rivals is not None, "checked on construction"
-        rivals = self.table.rivals.iloc[self._rivals[question.id]]
+        rivals = self.table.rivals.iloc[self._rivals.get(question.id, [])]
         candidates = tuple(self.chunks[name] for name in self.table.questions["candidates"].iloc[row])
         for frame in (own, rivals):
             _check_costs(question, frame, candidates)

@@ -56,6 +56,9 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
         raise InputError("without_texts writes a new table; name the old one with --merge and the new one with --out")
     if arguments.select is None and arguments.merge is None:
         return False
+    if arguments.rescore is not None:
+        given = "select" if arguments.select is not None else "merge"
+        raise InputError(f"{given} and rescore were both given; score the table anew first, then use the new one")
     if arguments.select is not None and arguments.merge is not None:
         raise InputError("select and merge were both given; merge first, then select from the new table")
     if arguments.select is not None:

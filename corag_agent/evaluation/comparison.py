@@ -13,10 +13,10 @@ from corag_search.agent_format import CHUNK_MEAN
 from corag_search.errors import InputError
 from corag_search.query_features import STATISTICS, QueryFeatures
 from data_prep.grid import GridPoint
+from data_prep.noise import Oracle
 from data_prep.table import LabelTable
 
 TREE, AGENT = "tree", "agent"  # as `corag_agent.evaluation.methods` has them
-ORACLE_DEFAULTS, ORACLE_GRID = "oracle over rerankers", "oracle over all grid points"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +59,8 @@ def compare(table: LabelTable, rows: NDArray[np.intp], agent: ConfigurationAgent
         methods.append(following(table, rows, agent))
     count = len(rows)
     by_default = (slice(None), slice(None), *default)
-    methods.append(MethodScores(ORACLE_DEFAULTS, "", *_best(rouge[by_default], tokens[by_default])))
-    methods.append(MethodScores(ORACLE_GRID, "", *_best(rouge.reshape(count, -1), tokens.reshape(count, -1))))
+    methods.append(MethodScores(Oracle.RERANKERS, "", *_best(rouge[by_default], tokens[by_default])))
+    methods.append(MethodScores(Oracle.GRID, "", *_best(rouge.reshape(count, -1), tokens.reshape(count, -1))))
     return methods
 
 

@@ -156,17 +156,8 @@ def _check_store(store: VectorStore, data: SourceData, chunk_size: int, componen
                 f"data {data.source.name}: the store {path.name} was built with {name} {own!r}, needed is {wanted!r}; "
                 "build it anew with `corag index`, or leave it out"
             )
-    texts = {document.id: document.text for document in data.dataset.documents}
-    held = set()
-    for chunk in store.chunks:
-        document, start, end = (chunk.metadata.get(key) for key in ("document", "start", "end"))
-        held.add(document)
-        if document in texts and texts[document][start:end] != chunk.text:
-            raise InputError(
-                f"data {data.source.name}: the store {path.name} has other text in document {document!r}; build it "
-                "anew with `corag index`, or leave it out"
-            )
-    missing = sorted(set(texts) - held)
+    held = data.dataset.check_chunks(store.chunks)
+    missing = sorted({document.id for document in data.dataset.documents} - held)
     if missing:
         raise InputError(
             f"data {data.source.name}: the store {path.name} lacks {len(missing)} document(s), the first is "

@@ -10,7 +10,7 @@ from typing import Any
 
 from corag_agent.callbacks.lineage import table_digest
 from corag_agent.datamodule import LabelDataModule
-from corag_agent.fit_config import leaves, overridden, resolved_config, without_repeated_warnings
+from corag_agent.fit_config import check_one_device, leaves, overridden, resolved_config, without_repeated_warnings
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.report import StudyReport
 from corag_agent.tuning.space import SearchSpace
@@ -66,14 +66,10 @@ def tune(
 def _base_config(space: SearchSpace, files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
     """What all trials share, checked with every choice and every end of a range."""
     base = resolved_config(files, config)
-    monitor, devices = base["checkpoint"]["monitor"], base["trainer"]["devices"]
+    monitor = base["checkpoint"]["monitor"]
     if not str(monitor).startswith("val/"):
         raise InputError(f"checkpoint.monitor must be of the validation split, such as val/regret, got {monitor!r}")
-    if devices not in (1, "1") and not (isinstance(devices, list) and len(devices) == 1):
-        raise InputError(
-            f"trainer.devices must be 1 or one number in a list, got {devices!r}: a trial trains on one device; start "
-            "`corag tune` several times on one study to use several"
-        )
+    check_one_device(base, "a trial")
     space.check_keys(base)
     for values in space.probes():
         resolved_config((), overridden(base, values))

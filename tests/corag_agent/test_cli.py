@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import shlex
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from corag_agent.cli import COMMANDS, _underscored, main
+from corag_agent.cli import COMMANDS, READER_GONE, _underscored, main
 from corag_agent.commands.parser import make_parser
 from corag_search.shipped import shipped
 
@@ -70,6 +71,7 @@ def test_every_command_of_ours_has_an_example() -> None:
     [
         (OSError(errno.ENOSPC, "full"), "No space left on device; free some space"),
         (OSError(errno.EFBIG, "big", "a.txt"), "a.txt: File too large; free some space"),
+        (OSError(errno.ENOSPC, "full", "/tmp/from", None, "to.ckpt"), "to.ckpt: No space left on device"),
         (PermissionError(errno.EACCES, "Permission denied", "a.txt"), "a.txt: Permission denied; check the path"),
     ],
 )
@@ -90,6 +92,18 @@ def test_a_disk_that_takes_nothing_is_one_line(
     code, out, err = run(capsys, "report")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"corag report: {message}")
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "corag_agent.cli", "--help"], stdout=write, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(write)
+    assert (ended.returncode, ended.stderr) == (READER_GONE, b"")
 
 
 def test_a_full_database_is_one_line(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.cli import main
 from corag_agent.cross_fitted import INDEX, CrossFitted, HeldOut
@@ -164,6 +165,34 @@ def test_only_what_is_missing_is_trained_and_comes_out_the_same(
     assert trained_now(capsys) == [0] and digests_of(copy) == digests_of(fitted)
 
 
+class Rewriting(Callback):
+    """Writes another table over the labels while an agent is trained, as a labelling job does that goes on."""
+
+    def __init__(self, other: str, labels: str) -> None:
+        self._other, self._labels = other, labels
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        LabelTable.read(self._other).write(self._labels)
+
+
+def test_a_table_that_changes_meanwhile_ends_the_run(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folds are others, so an agent of them may have seen what the index would say is held out."""
+    table = LabelTable.read(labels)
+    table.write(tmp_path / "labels.parquet")
+    documents = table.questions["documents"].to_list()
+    other = table.questions.assign(documents=documents[1:] + documents[:1])
+    LabelTable(table.scores, other, table.fingerprint).write(tmp_path / "other.parquet")
+    files = {name: f"{tmp_path}/{name}.parquet" for name in ("labels", "other")}
+    rewriting = json.dumps([{"class_path": f"{__name__}.Rewriting", "init_args": files}])
+    settings = [one for one in QUICK if not one.startswith("trainer.callbacks")]
+    given = (*settings, f"trainer.callbacks={rewriting}")
+    assert crossfit(tmp_path / "labels.parquet", tmp_path / "agents", settings=given) == 2
+    assert "fold 1 of 3: the label table has changed since this run began" in capsys.readouterr().err
+    assert [agent["fold"] for agent in index_of(tmp_path / "agents")["agents"]] == [0]
+
+
 def test_another_configuration_is_trained_anew(
     labels: Path, fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +211,11 @@ def test_another_configuration_is_trained_anew(
         (["--set", "data.split_by=domain"], "data.split_by is set for each fold by `corag crossfit` itself"),
         (["--set", "model.init_from=a.ckpt"], "an agent that starts from another may have seen what is held out"),
         (["--set", "ckpt_path=a.ckpt"], "ckpt_path is 'a.ckpt': an agent that starts from another"),
-        (["--set", "trainer.devices=2"], "trainer.devices must be 1, got 2"),
+        (["--set", "trainer.devices=2"], "trainer.devices must be 1 or one number in a list, got 2: a fold trains on"),
+        (["--set", "data={fold: 1}"], "data.fold is set for each fold by `corag crossfit` itself, got 1"),
+        (["--set", "data=5"], "data.labels cannot be set, since data is 5; leave one of the two out"),
+        (["--set", "trainer=null"], "trainer must hold options, got None; leave it out for the defaults"),
+        (["--set", "early_stopping=null"], "early_stopping must hold options, got None"),
         (["--set", "data.trian_on=all"], "'trian_on'"),
         (["--set", "data.minimum_gain=9"], "fold 0 of 3: 0 of "),
         (["--set", "trainer.fast_dev_run=true"], "fold 0 of 3: training left no checkpoint"),
@@ -238,7 +271,13 @@ def test_the_index_is_read_as_it_was_written_or_refused(tmp_path: Path) -> None:
     made.write(tmp_path)
     assert CrossFitted.read(tmp_path) == made
     given = index_of(tmp_path)
-    for changed in ({**given, "format_version": 2}, {**given, "more": 1}, {**given, "agents": [{"fold": 0}]}, [], 1):
+    one, other = given["agents"]
+    of_other_types = (
+        *({**given, "agents": [one, {**other, **by}]} for by in ({"fold": 2}, {"directory": 5}, {"documents": [1]})),
+        *({**given, name: value} for name, value in (("labels", 3), ("labels", {"digest": "d"}), ("folds", "2"))),
+    )
+    unreadable = ({**given, "format_version": 2}, {**given, "more": 1}, {**given, "agents": [{"fold": 0}]}, [], 1)
+    for changed in (*unreadable, *of_other_types):
         (tmp_path / INDEX).write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(InputError, match="is not readable as version 1"):
             CrossFitted.read(tmp_path)

@@ -9,12 +9,13 @@ import yaml
 from lightning.pytorch import Trainer
 
 from corag_agent.datamodule import LabelDataModule
-from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE
+from corag_agent.evaluation.comparison import AGENT, TREE
 from corag_agent.export import export
 from corag_agent.export_evaluation import FIXED, evaluate_export
 from corag_agent.module import ConfigurationAgentModule
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
+from data_prep.noise import Oracle
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import RERANKERS, fingerprint, separable_table
 from tests.corag_agent.trained_agent import trained
@@ -57,10 +58,10 @@ def test_the_methods_and_their_distance(folder: Path) -> None:
     names = [(method["method"], method["reranker"]) for method in methods]
     rivals, trees = [("naive_rag", name) for name in RERANKERS], [(TREE, name) for name in RERANKERS]
     fixed = json.loads((folder / "agent" / "config.json").read_text())["fallback"]["reranker"]
-    assert names == [*rivals, *trees, (FIXED, fixed), (AGENT, ""), (ORACLE_DEFAULTS, ""), (ORACLE_GRID, "")]
+    assert names == [*rivals, *trees, (FIXED, fixed), (AGENT, ""), (Oracle.RERANKERS, ""), (Oracle.GRID, "")]
     by_name = {method["method"]: method for method in methods}
     # By construction: 0.9 at one grid point of the right reranker, 0.3 of any other reranker.
-    assert by_name[ORACLE_GRID]["rougeL"] == pytest.approx(0.9)
+    assert by_name[Oracle.GRID]["rougeL"] == pytest.approx(0.9)
     assert by_name["naive_rag"]["rougeL"] == pytest.approx(0.2) and by_name["naive_rag"]["prompt_tokens"] == 50
     agent = by_name[AGENT]
     assert agent["agent_above"] is None

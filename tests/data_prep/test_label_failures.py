@@ -69,6 +69,12 @@ def test_failed_questions_are_passed_over_until_they_are_asked_for(tmp_path: Pat
     assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
+def test_there_is_nothing_to_retry_before_anything_was_labelled(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no question is labelled yet, so none can have failed"):
+        run(labeller(), tmp_path / "l.parquet", retry_failed=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_retrying_takes_up_just_the_failed_ones(tmp_path: Path) -> None:
     out = tmp_path / "l.parquet"
     first = labeller("w1")

@@ -103,3 +103,10 @@ def changed(column: str, value: Any, sample: int = 1) -> Callable[[pd.DataFrame]
 def test_what_does_not_fit_is_refused(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_table(change(repeats_frame()))
+
+
+def test_references_with_different_samples_are_refused() -> None:
+    """Two samples against one reference and one against another are no table of references by samples."""
+    human = repeats_frame().query("sample == 0").assign(reference="human")
+    with pytest.raises(InputError, match="for each of at least 2 references or samples, there are 4 and an order with"):
+        make_table(pd.concat([repeats_frame(), human]))

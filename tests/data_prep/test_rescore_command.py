@@ -50,7 +50,8 @@ def test_new_references_cost_no_search_and_no_answer(
             code = main(
                 [
                     *("label", "--data", f"jsonl:{tmp_path}", "--out", str(out)),
-                    *("--rerankers", "{bm25: {}, wordllama: {}}", "--candidates", "4", "--chunk-size", "32"),
+                    *("--rerankers", "{bm25: {}, cosine: {}}", "--candidates", "4", "--chunk-size", "32"),
+                    *("--tokenizer", "minilm"),  # no model beside MiniLM is loaded
                     *("--generator", json.dumps({**generator, **of_generator})),
                     *("--grid.iterations", "[1, 3]", "--grid.exploration", "[0.5]", "--grid.cost_coefficient", "[0.0]"),
                     *options,
@@ -86,6 +87,7 @@ def test_new_references_cost_no_search_and_no_answer(
         assert refused[0] == 2 and "plain.parquet would be scored into itself" in refused[2]
         coarser = label(tmp_path / "x.parquet", "--rescore", str(plain), "--chunk-size", "48")
         assert coarser[0] == 2 and "chunking was" in coarser[2] and len(coarser[2].splitlines()) == 1
+        assert not list(tmp_path.glob("x.*"))
 
     assert main(["label", "--select", str(anew)]) == 0
     assert "honest" in capsys.readouterr().out

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
-from corag_agent.evaluation.comparison import AGENT, ORACLE_DEFAULTS, ORACLE_GRID, TREE, agent_index, compare
+from corag_agent.evaluation.comparison import AGENT, TREE, agent_index, compare
 from corag_agent.evaluation.text_table import text_table
 from corag_agent.metrics import AgentOutcomes
 from corag_search import InputError
 from corag_search.agent import ConfigurationAgent, Prediction
 from corag_search.agent_format import SETTINGS, expected_shapes
 from data_prep.grid import LabelGrid
+from data_prep.noise import Oracle
 from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import separable_table
 
@@ -115,7 +116,7 @@ def test_oracles_take_the_best_and_among_equals_the_cheapest() -> None:
     for position, name in enumerate(table.questions["question_id"]):
         own = table.scores[table.scores["question_id"] == name]
         default = own[(own["exploration"] == 2.4) & (own["cost_coefficient"] == 0.1) & (own["iterations"] == 10)]
-        for oracle, rows_of in ((ORACLE_GRID, own), (ORACLE_DEFAULTS, default)):
+        for oracle, rows_of in ((Oracle.GRID, own), (Oracle.RERANKERS, default)):
             best = rows_of[rows_of["rougeL"] == rows_of["rougeL"].max()]
             assert found[oracle, ""].rouge[position] == best["rougeL"].iloc[0]
             assert found[oracle, ""].tokens[position] == best["prompt_tokens"].min()

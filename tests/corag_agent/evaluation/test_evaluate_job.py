@@ -277,7 +277,7 @@ def test_a_store_of_other_texts_is_refused(tmp_path: Path) -> None:
         changed = replace(
             data.dataset, documents=(replace(document, text="x" + document.text[1:]), *data.dataset.documents[1:])
         )
-        with pytest.raises(InputError, match="has other text in document 'd0'"):
+        with pytest.raises(InputError, match="is not what document 'd0' of tiny holds there"):
             open_corpus(replace(given, dataset=changed), 8, components, tmp_path)
 
 
