@@ -25,11 +25,11 @@ from corag_agent.fit_config import (
     write_config,
 )
 from corag_agent.folds import fold_of
-from corag_agent.privacy import without_folders
 from corag_agent.training import training_cli
 from corag_search.errors import InputError
 from corag_search.files import changing_alone, sha256_of
 from corag_search.weights_directory import CONFIG_FILE
+from data_prep.privacy import without_folders
 from data_prep.progress import progress_bar
 from data_prep.selection import best_fixed
 from data_prep.table import LabelTable

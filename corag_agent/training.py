@@ -28,10 +28,10 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
-from corag_agent.privacy import recordable, without_folders
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from corag_search.shipped import shipped
+from data_prep.privacy import recordable, without_folders
 
 _EXAMPLE = "Example: corag {} --data.labels labels.parquet --output runs/agent"
 SUBCOMMANDS = {

@@ -28,6 +28,7 @@ from corag_search.retrieval import Retriever, make_retriever
 from corag_search.store import EmbedderIdentity, VectorStore
 from data_prep.dataset import Question
 from data_prep.grid import GridPoint, LabelGrid
+from data_prep.privacy import without_folders
 from data_prep.scoring import HUMAN, LLM, Scorer, plain_features
 from data_prep.searched import Chosen, Searched
 
@@ -93,7 +94,7 @@ class Labeller(Scorer):
             "rerankers": [reranker.name for reranker in self.rerankers],
             "reranker_options": {
                 reranker.name: {
-                    "options": self.config.rerankers.get(reranker.name, {}),
+                    "options": without_folders(self.config.rerankers.get(reranker.name, {})),
                     "fingerprint": getattr(reranker, "fingerprint", None),
                 }
                 for reranker in self.rerankers

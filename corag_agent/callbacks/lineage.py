@@ -15,10 +15,10 @@ from lightning.pytorch.loggers import WandbLogger
 
 from corag_agent.callbacks.best_model import best_checkpoint
 from corag_agent.export import export
-from corag_agent.privacy import recordable, without_folders
 from corag_search.agent_format import CONFIG_FILE
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
+from data_prep.privacy import recordable, without_folders
 from data_prep.table import LabelTable
 
 logger = logging.getLogger(__name__)

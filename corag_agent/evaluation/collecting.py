@@ -19,8 +19,8 @@ from corag_agent.evaluation.job import Job, Work
 from corag_agent.evaluation.plan import Unit
 from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, STAGES, EvaluationRun
 from corag_agent.evaluation.scoring import NAN
-from corag_agent.privacy import without_folders
 from data_prep.labelling import HUMAN
+from data_prep.privacy import without_folders
 
 _Rows = list[dict[str, Any]]
 

@@ -304,6 +304,14 @@ def test_the_fingerprint_names_how_candidates_were_found_where_that_is_not_dense
     assert replace(labeller, store=graph).fingerprint()["search"]["index"]["kind"] == "hnsw"
 
 
+def test_the_fingerprint_names_no_folder_of_this_machine() -> None:
+    labeller = make_labeller()
+    name = labeller.rerankers[0].name
+    config = replace(labeller.config, rerankers={name: {"path": "/home/somebody/models/judge", "batch_size": 4}})
+    options = replace(labeller, config=config).fingerprint()["reranker_options"][name]["options"]
+    assert options == {"path": "judge", "batch_size": 4}
+
+
 @pytest.mark.parametrize(("name", "value"), [("expansion_width", 4), ("root_width", 4), ("time_limit", 2.0)])
 def test_searches_that_leave_something_out_are_refused(name: str, value: float) -> None:
     labeller = make_labeller()

@@ -3,7 +3,7 @@ from types import MappingProxyType
 
 import pytest
 
-from corag_agent.privacy import recordable, without_folders
+from data_prep.privacy import recordable, without_folders
 
 URL = "http://localhost:8000/v1"
 
