@@ -222,18 +222,23 @@ def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
         print(f"{limit}: {rouge.mean():.4f}", file=sys.stderr, flush=True)
     print(markdown_table(("training questions", "ROUGE-L", "above the best fixed configuration"), rows))
     if arguments.plot:
-        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
-        axes = figure.subplots()
-        sizes, leads = [size for size, _ in points], [lead for _, lead in points]
-        errors = [[lead.mean - lead.low for lead in leads], [lead.high - lead.mean for lead in leads]]
-        axes.errorbar(sizes, [lead.mean for lead in leads], errors, marker="o", capsize=3, color="#3b6fb6")
-        axes.axhline(0, color="#6b7280", linewidth=1)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.set_xlabel("questions to train on")
-        axes.set_ylabel("ROUGE-L above the best fixed configuration")
-        axes.spines[["top", "right"]].set_visible(False)
-        save_figure(figure, arguments.plot)
+        draw_curve(points, arguments.plot)
+
+
+def draw_curve(points: list[tuple[int, Interval]], path: Path) -> None:
+    """The lead over the best fixed configuration against the number of training questions."""
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    axes = figure.subplots()
+    sizes, leads = [size for size, _ in points], [lead for _, lead in points]
+    errors = [[lead.mean - lead.low for lead in leads], [lead.high - lead.mean for lead in leads]]
+    axes.errorbar(sizes, [lead.mean for lead in leads], errors, marker="o", capsize=3, color="#3b6fb6")
+    axes.axhline(0, color="#6b7280", linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_xlabel("questions to train on")
+    axes.set_ylabel("ROUGE-L above the best\nfixed configuration")
+    axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
 
 
 COMMANDS: dict[str, Callable[[LabelTable, argparse.Namespace], None]] = {"ablation": ablation, "curve": curve}
