@@ -44,6 +44,7 @@ RULES = {
     "uct, c = 0.5": {"selection": "uct", "exploration": 0.5},
     "uct, c = 0.1": {"selection": "uct", "exploration": 0.1},
     "uct, c = 0": {"selection": "uct", "exploration": 0.0},
+    "scaled, c = 1": {"selection": "scaled", "exploration": 1.0},
     "scaled, c = 0.5": {"selection": "scaled", "exploration": 0.5},
     "scaled, c = 0.2 (default)": {"selection": "scaled", "exploration": 0.2},
     "scaled, c = 0.1": {"selection": "scaled", "exploration": 0.1},
