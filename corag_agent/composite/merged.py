@@ -49,7 +49,7 @@ def sources_of(
         if not own:
             raise InputError(
                 f"{path} has no question of {dataset.name} whose candidates are in the store that goes with it; name "
-                "--data and --stores in pairs, as they were labelled"
+                "--data and --stores in pairs, each pair once, with its compound questions"
             )
         part = _part(table, own, prefix)
         sources.append(replace(Source.of(path, part, dataset, store, compose, seed), name=dataset.name))
