@@ -178,7 +178,7 @@ def _comparison_table(
                 "–" if spent is None else f"{spent:.0f}",
             ]
         )
-    title = f"{questions} held-out questions looked up in the label table; ms to choose, {timed} questions live"
+    title = f"{questions} held-out questions, looked up in the label table; ms: {timed} questions live"
     return text_table(("method", "reranker", "ROUGE-L", "prompt tokens", "ms"), rows, title)
 
 
