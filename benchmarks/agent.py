@@ -181,7 +181,7 @@ def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: 
         own = rouge[:, part].mean(axis=0)  # of each question, over seeds
         leads = ["", ""]
         if name != FIXED:
-            leads = [difference(paired_bootstrap(own, fixed, groups=groups)) for groups in (None, documents)]
+            leads = [f"{paired_bootstrap(own, fixed, groups=groups):+.4f}" for groups in (None, documents)]
         spread = rouge[:, part].mean(axis=1)
         closed = [f"{(own.mean() - fixed.mean()) / (oracle - fixed.mean()):.1%}" for oracle in oracles.values()]
         rows.append(
@@ -202,11 +202,6 @@ def results(table: LabelTable, reached: dict[str, tuple[Values, Values]], part: 
     return markdown_table(head, rows)
 
 
-def difference(interval: Interval) -> str:
-    """A difference with its interval."""
-    return f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]"
-
-
 def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
     """Prints what an agent with soft targets reaches with growing numbers of training questions, and draws it."""
     seeds = range(arguments.seeds)
@@ -217,7 +212,7 @@ def curve(table: LabelTable, arguments: argparse.Namespace) -> None:
         chooser = agent_chooser({**SOFT, "limit": limit})
         rouge, _ = out_of_fold(arguments.labels, table, chooser, arguments.folds, seeds)
         lead = paired_bootstrap(rouge.mean(axis=0), fixed.mean(axis=0))
-        rows.append((str(limit), f"{rouge.mean():.4f}", difference(lead)))
+        rows.append((str(limit), f"{rouge.mean():.4f}", f"{lead:+.4f}"))
         points.append((limit, lead))
         print(f"{limit}: {rouge.mean():.4f}", file=sys.stderr, flush=True)
     print(markdown_table(("training questions", "ROUGE-L", "above the best fixed configuration"), rows))

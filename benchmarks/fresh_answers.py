@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from labels import part_names
 from numpy.typing import NDArray
 
 from corag_agent.card import markdown_table
@@ -118,7 +119,7 @@ def report(reached: NDArray[np.float64], parts: dict[str, NDArray[np.intp]], doc
             leads = []
             for judge in range(len(JUDGES)):
                 lead = paired_bootstrap(reached[part, choice, judge], reached[part, 0, judge], groups=groups)
-                leads.append(f"{lead.mean:+.3f} [{lead.low:+.3f}, {lead.high:+.3f}]")
+                leads.append(f"{lead:+.3f}")
             fixed = f"{reached[part, 0, 0].mean():.3f} / {reached[part, 0, 1].mean():.3f}"
             rows.append((name, str(len(part)), oracle, fixed, *leads))
     return markdown_table(("data", "questions", "oracle", "fixed (label / fresh)", *JUDGES), rows)
@@ -151,8 +152,7 @@ def main() -> None:
             for scores in islice(judged(one, fixed, config, samplers, greedy), limit):
                 reached.append(scores)
                 print(len(reached), end="\r", file=sys.stderr, flush=True)
-            kinds = np.where(one.table.questions["kind"] == "compound", ", compound", "")
-            names += list(one.table.questions["domain"] + kinds)[:limit]
+            names += part_names(one.table)[:limit]
             documents += [owned[0] for owned in one.table.documents or []][:limit]
         calls = [generator.calls for generator in (greedy, *samplers)]
         print(f"asked anew: {calls[0]} greedy, {sum(calls[1:])} sampled answers\n")

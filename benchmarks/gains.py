@@ -10,21 +10,19 @@ The configuration agent is left out, since it has seen these questions; `benchma
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from labels import parts_of
+from labels import parts_of, read_arguments
 from matplotlib.figure import Figure
 
 from corag_agent.callbacks.figures import save_figure
 from corag_agent.card import markdown_table
 from corag_agent.evaluation.comparison import TREE, MethodScores, compare
-from corag_agent.evaluation.intervals import Interval, paired_bootstrap, paired_ratio
-from corag_agent.folds import fold_of
-from data_prep.selection import best_fixed
+from corag_agent.evaluation.intervals import paired_bootstrap, paired_ratio
+from corag_agent.folds import fixed_of_other_folds, fold_of
 from data_prep.table import LabelTable
 
 FOLDS = 5
@@ -51,18 +49,8 @@ def with_best_reranker(table: LabelTable, rows: Positions, folds: Positions) -> 
             best[folds == fold] = rouge[:, folds != fold].mean(axis=1).argmax()
         at = (best, np.arange(len(rows)))
         chosen[method] = MethodScores(method, "", rouge[at], tokens[at])
-    whole, tuned = table.rouge(), np.empty((2, len(rows)))
-    for fold in set(folds):
-        held = folds == fold
-        at = (rows[held], *best_fixed(table, rows[~held]))
-        tuned[:, held] = whole[at], table.tokens[at]
-    return chosen | {TUNED: MethodScores(TUNED, "", *tuned)}
-
-
-def signed(interval: Interval, percent: bool = False) -> str:
-    """The statistic with its 95 % interval."""
-    form = "{:+.0%}" if percent else "{:+.3f}"
-    return "{} [{}, {}]".format(*(form.format(value) for value in (interval.mean, interval.low, interval.high)))
+    at = (rows, *fixed_of_other_folds(table, rows, folds).T)
+    return chosen | {TUNED: MethodScores(TUNED, "", table.rouge()[at], table.tokens[at].astype(float))}
 
 
 def gains_by_reranker(table: LabelTable) -> list[list[str]]:
@@ -72,7 +60,7 @@ def gains_by_reranker(table: LabelTable) -> list[list[str]]:
     lines = [["reranker", TREE, *rivals]]
     for reranker, tree in methods[TREE].items():
         own = [methods[rival].get(reranker) for rival in rivals]
-        gains = [signed(paired_bootstrap(tree.rouge, one.rouge, groups=groups)) if one else "–" for one in own]
+        gains = [f"{paired_bootstrap(tree.rouge, one.rouge, groups=groups):+.3f}" if one else "–" for one in own]
         lines.append([reranker, f"{tree.rouge.mean():.3f}", *gains])
     return lines
 
@@ -87,7 +75,7 @@ def gains_of_part(table: LabelTable, rows: Positions, folds: Positions) -> list[
         if method != TUNED:
             gain = paired_bootstrap(tree.rouge, other.rouge, groups=groups)
             ratio = paired_ratio(tree.rouge, other.rouge, groups=groups)
-            line += [signed(gain), signed(ratio, percent=True), f"{tree.tokens.mean() / other.tokens.mean():.0%}"]
+            line += [f"{gain:+.3f}", f"{ratio:+.0%}", f"{tree.tokens.mean() / other.tokens.mean():.0%}"]
         lines.append(line + [""] * (len(lines[0]) - len(line)))
     return lines
 
@@ -121,11 +109,7 @@ def plot_settings(table: LabelTable, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labels", type=Path)
-    parser.add_argument("--plot", type=Path)
-    arguments = parser.parse_args()
-    table = LabelTable.read(arguments.labels)
+    table, path = read_arguments(__doc__)
     what = "questions" if table.groups is None else "groups of documents"
     point = ", ".join(f"{name} {value:g}" for name, value in table.grid.defaults._asdict().items())
     print(f"ROUGE-L of the tree ({point}) over {len(table)} questions, less each rival's; 95 %, drawn by {what}\n")
@@ -140,8 +124,8 @@ def main() -> None:
             if usable:
                 header, *lines = gains_of_part(table, rows, folds[rows])
                 print(markdown_table(header, lines))
-    if arguments.plot:
-        plot_settings(table, arguments.plot)
+    if path:
+        plot_settings(table, path)
 
 
 if __name__ == "__main__":

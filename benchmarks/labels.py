@@ -26,9 +26,13 @@ COLOURS = ("#3b6fb6", "#d9822b", "#4f9d69", "#8a5fa8", "#b54a4a", "#6b7280")
 
 def parts_of(table: LabelTable) -> dict[str, NDArray[np.intp]]:
     """Positions of the questions of each data set, compound ones apart."""
-    compound = np.where(table.questions["kind"] == COMPOUND, ", compound", "")
-    names = table.questions["domain"].to_numpy() + compound
+    names = np.array(part_names(table))
     return {name: np.flatnonzero(names == name) for name in sorted(set(names))}
+
+
+def part_names(table: LabelTable) -> list[str]:
+    """The data set of each question; compound ones have a name of their own."""
+    return list(table.questions["domain"] + np.where(table.questions["kind"] == COMPOUND, ", compound", ""))
 
 
 def best_rerankers(labels: BestLabels, rows: NDArray[np.intp]) -> dict[str, object]:
@@ -76,12 +80,17 @@ def plot(labels: BestLabels, parts: dict[str, NDArray[np.intp]], path: Path) -> 
     save_figure(figure, path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def read_arguments(about: str | None) -> tuple[LabelTable, Path | None]:
+    """The label table, and where to draw to."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labels", type=Path)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
-    table = LabelTable.read(arguments.labels)
+    return LabelTable.read(arguments.labels), arguments.plot
+
+
+def main() -> None:
+    table, path = read_arguments(__doc__)
     labels, parts = choose_labels(table), parts_of(table)
     print("Best reranker of the questions that pass the 10 % filter:\n")
     print(markdown([{"data": name, **best_rerankers(labels, rows)} for name, rows in parts.items()]))
@@ -91,8 +100,8 @@ def main() -> None:
         print("\nHow much of the oracles' lead is noise (see docs/labelling.md):\n")
         whole = {"all": np.arange(len(table))}
         print(markdown_table(NOISE_HEADER, noise_rows(noise_of(table, {**whole, **parts}))))
-    if arguments.plot:
-        plot(labels, parts, arguments.plot)
+    if path:
+        plot(labels, parts, path)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from corag_agent.callbacks.best_model import best_checkpoint
 from corag_agent.callbacks.lineage import EXPORT_FOLDER, table_digest
 from corag_agent.cross_fitted import INDEX, CrossFitted, HeldOut
-from corag_agent.evaluation.comparison import agent_index, agent_predictions
+from corag_agent.evaluation.comparison import following
 from corag_agent.export import export
 from corag_agent.fit_config import (
     CONFIG,
@@ -24,14 +24,13 @@ from corag_agent.fit_config import (
     without_repeated_warnings,
     write_config,
 )
-from corag_agent.folds import fold_of
+from corag_agent.folds import fixed_of_other_folds, fold_of
 from corag_agent.training import training_cli
 from corag_search.errors import InputError
 from corag_search.files import changing_alone, sha256_of
 from corag_search.weights_directory import CONFIG_FILE
 from data_prep.privacy import without_folders
 from data_prep.progress import progress_bar
-from data_prep.selection import best_fixed
 from data_prep.table import LabelTable
 
 Positions = npt.NDArray[np.intp]
@@ -181,11 +180,9 @@ def _train(
 
 def _held_out_means(table: LabelTable, of: Positions, index: CrossFitted, output: Path) -> tuple[float, float]:
     """ROUGE-L of the agents, and of the best fixed configurations, each where it has seen nothing."""
-    rouge, reached = table.rouge(), np.empty((2, len(table)))
+    every, reached = np.arange(len(table)), np.empty(len(table))
     for held in index.agents:
         test = np.flatnonzero(of == held.fold)
-        predictions = agent_predictions(table, test, held.load(output))
-        reached[0, test] = rouge[test][agent_index(table, predictions)]
-        reached[1, test] = rouge[(test, *best_fixed(table, np.flatnonzero(of != held.fold)))]
-    means = reached.mean(axis=1)
-    return float(means[0]), float(means[1])
+        reached[test] = following(table, test, held.load(output)).rouge
+    fixed = table.rouge()[(every, *fixed_of_other_folds(table, every, of).T)]
+    return float(reached.mean()), float(fixed.mean())

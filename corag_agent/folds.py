@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from corag_search.errors import InputError
 from data_prep.groups import connected
+from data_prep.selection import best_fixed
 from data_prep.splits import SplitBy, check_split_by
 from data_prep.table import LabelTable
 
@@ -56,6 +57,26 @@ def fold_of(table: LabelTable, folds: int, seed: int = 0, by: SplitBy | str = Sp
         filled[fold] += counts
         of[own] = fold
     return of
+
+
+def fixed_of_other_folds(table: LabelTable, rows: Positions, folds: Positions) -> Positions:
+    """For each question the configuration that is best for those of the other folds.
+
+    Args:
+        table: The label table.
+        rows: Positions of the questions that take part, `[m]`, of two folds at least.
+        folds: The fold of each, `[m]`.
+
+    Returns:
+        Index into the last four axes of `LabelTable.rouge`, `[m, 4]`.
+
+    Raises:
+        InputError: All questions are of one fold.
+    """
+    chosen = np.empty((len(rows), 4), np.intp)
+    for fold in np.unique(folds):
+        chosen[folds == fold] = best_fixed(table, rows[folds != fold])
+    return chosen
 
 
 def split_by_folds(

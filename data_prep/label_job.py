@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from corag_search.embedders import load_embedder
 from corag_search.errors import InputError
@@ -16,7 +17,7 @@ from corag_search.pipeline_config import PipelineConfig
 from corag_search.registry import whole
 from corag_search.rerankers import load_reranker
 from corag_search.store import VectorStore
-from corag_search.tokenizers import load_tokenizer
+from corag_search.tokenizers import Tokenizer, load_tokenizer
 from data_prep.answers import AnswerCache, Answers, CachedGenerator
 from data_prep.corpus import build_store
 from data_prep.dataset import Dataset, Question
@@ -126,23 +127,12 @@ def load_labeller(
     Raises:
         InputError: A component that cannot be loaded, or samples without temperature or seed.
     """
-    generators = _generators(config, samples, answers)
+    tokenizer = load_tokenizer(config.tokenizer)
+    scoring = _scoring(dataset, config, tokenizer, references, samples, answers)
     rerankers = [load_reranker(name, **options) for name, options in config.rerankers.items()]
     embedder = load_embedder(**config.embedder)
-    tokenizer = load_tokenizer(config.tokenizer)
     store = VectorStore.load(config.store) if config.store else build_store(dataset, config, embedder, tokenizer)
-    return Labeller(
-        dataset=dataset,
-        generator=generators[0],
-        tokenizer=tokenizer,
-        config=config,
-        references=references,
-        samplers=tuple(generators[1:]),
-        store=store,
-        embedder=embedder,
-        rerankers=rerankers,
-        grid=grid,
-    )
+    return Labeller(**scoring, store=store, embedder=embedder, rerankers=rerankers, grid=grid)
 
 
 def load_rescorer(
@@ -168,17 +158,8 @@ def load_rescorer(
     """
     tokenizer = load_tokenizer(config.tokenizer)
     chunks = candidate_chunks(table, dataset, config, tokenizer)
-    generators = _generators(config, samples, answers)
-    rescorer = Rescorer(
-        dataset=dataset,
-        generator=generators[0],
-        tokenizer=tokenizer,
-        config=config,
-        references=references,
-        samplers=tuple(generators[1:]),
-        table=table,
-        chunks=chunks,
-    )
+    scoring = _scoring(dataset, config, tokenizer, references, samples, answers)
+    rescorer = Rescorer(**scoring, table=table, chunks=chunks)
     differing = [k for k in ("generator", "prompt") if table.fingerprint.get(k) != rescorer.fingerprint()[k]]
     if differing:
         warnings.warn(
@@ -189,11 +170,26 @@ def load_rescorer(
     return rescorer
 
 
-def _generators(config: PipelineConfig, samples: int, answers: Answers) -> list[CachedGenerator]:
-    """The generator of each sample."""
-    return [
+def _scoring(
+    dataset: Dataset,
+    config: PipelineConfig,
+    tokenizer: Tokenizer,
+    references: tuple[str, ...],
+    samples: int,
+    answers: Answers,
+) -> dict[str, Any]:
+    """What a `Scorer` of any kind is made of, with the generator of each sample loaded."""
+    generator, *samplers = (
         CachedGenerator(load_generator(**{**config.generator, **seed}), answers) for seed in _seeds(config, samples)
-    ]
+    )
+    return {
+        "dataset": dataset,
+        "generator": generator,
+        "tokenizer": tokenizer,
+        "config": config,
+        "references": references,
+        "samplers": tuple(samplers),
+    }
 
 
 def _seeds(config: PipelineConfig, samples: int) -> list[dict[str, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.errors import InputError
-from data_prep.selection import rank_configurations, splits_in_half
+from data_prep.selection import best_fixed, rank_configurations, splits_in_half
 from data_prep.table import LabelTable
 
 Values = npt.NDArray[np.float64]
@@ -94,7 +94,7 @@ def _gain(table: LabelTable, rows: npt.NDArray[np.intp], scores: Values, oracle:
 
     def reached(by: Values, on: Values) -> tuple[Values, Values]:
         chosen = _chosen(table, rows, by, oracle)
-        fixed = _fixed(table, rows, by)
+        fixed = np.ravel_multi_index(best_fixed(table, rows, by), (len(table.rerankers), *table.grid.shape))
         flat = on.reshape(len(rows), -1)
         return flat[np.arange(len(rows)), chosen], flat[:, fixed]
 
@@ -114,15 +114,6 @@ def _chosen(table: LabelTable, rows: npt.NDArray[np.intp], scores: Values, oracl
         elsewhere = np.arange(scores.shape[-1]) != default
         scores = np.where(elsewhere, -1.0, scores)  # below every ROUGE
     tokens = table.tokens[rows].reshape(scores.shape).astype(np.float64)
-    return _best(table, scores, tokens)
-
-
-def _fixed(table: LabelTable, rows: npt.NDArray[np.intp], scores: Values) -> int:
-    tokens = table.tokens[rows].mean(axis=0).reshape(1, *scores.shape[1:])
-    return int(_best(table, scores.mean(axis=0, keepdims=True), tokens)[0])
-
-
-def _best(table: LabelTable, scores: Values, tokens: Values) -> npt.NDArray[np.intp]:
     best_point, _, ranking = rank_configurations(table, scores, tokens)
     best = ranking[:, 0]
     return best * scores.shape[-1] + best_point[np.arange(len(best)), best]

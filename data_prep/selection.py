@@ -200,12 +200,15 @@ def best_settings(table: LabelTable) -> npt.NDArray[np.float64]:
     return np.array(list(table.grid), dtype=np.float64)[rank_configurations(table, scores)[0]]
 
 
-def best_fixed(table: LabelTable, rows: npt.NDArray[np.intp]) -> tuple[int, int, int, int]:
+def best_fixed(
+    table: LabelTable, rows: npt.NDArray[np.intp], scores: npt.NDArray[np.float64] | None = None
+) -> tuple[int, int, int, int]:
     """The one configuration that reaches the greatest mean ROUGE-L; ties are broken as in `choose_labels`.
 
     Args:
         table: The label table.
         rows: Positions of the questions it is chosen for, at least one, kept or not.
+        scores: By which it is chosen, `[m, rerankers, …]`, in place of the table's.
 
     Returns:
         Index into the last four axes of `LabelTable.rouge`.
@@ -216,7 +219,7 @@ def best_fixed(table: LabelTable, rows: npt.NDArray[np.intp]) -> tuple[int, int,
     if not len(rows):
         raise InputError("there is no question to choose a fixed configuration for; this split of the table is empty")
     shape = (1, len(table.rerankers), len(table.grid))
-    scores = table.rouge()[rows].mean(axis=0).reshape(shape)
+    scores = (table.rouge()[rows] if scores is None else scores).mean(axis=0).reshape(shape)
     tokens = table.tokens[rows].mean(axis=0).reshape(shape)
     best_point, _, ranking = rank_configurations(table, scores, tokens)
     reranker = int(ranking[0, 0])

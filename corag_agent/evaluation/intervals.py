@@ -35,6 +35,10 @@ class Interval:
     high: float
     questions: int
 
+    def __format__(self, form: str) -> str:
+        """The statistic and its ends, each in the format given: `+0.010 [-0.028, +0.044]`."""
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
     @property
     def excludes_zero(self) -> bool:
         """Whether the sign is certain at this coverage."""

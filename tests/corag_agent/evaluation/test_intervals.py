@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from corag_agent.evaluation.intervals import bootstrap_mean, paired_bootstrap, paired_ratio
+from corag_agent.evaluation.intervals import Interval, bootstrap_mean, paired_bootstrap, paired_ratio
 from corag_search import InputError
 
 
@@ -73,6 +73,11 @@ def test_one_question_has_no_interval() -> None:
     for interval in (paired_bootstrap([0.5], [0.1]), bootstrap_mean([0.4, 0.4], groups=["d", "d"])):
         assert interval.mean == pytest.approx(0.4) and np.isnan([interval.low, interval.high]).all()
         assert not interval.excludes_zero
+
+
+def test_an_interval_is_written_with_both_ends() -> None:
+    interval = Interval(0.0104, -0.028, 0.0436, 98)
+    assert (f"{interval:+.3f}", f"{interval:.0%}") == ("+0.010 [-0.028, +0.044]", "1% [-3%, 4%]")
 
 
 def test_many_questions_do_not_change_with_the_block() -> None:
