@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
@@ -60,6 +60,12 @@ def contenders(quick: bool) -> list[Contender]:
         Contender("k nearest neighbours, with statistics", lambda fold: nearest_neighbours(fold, statistics=True)),
         Contender("logistic regression", logistic_regression),
         Contender("logistic regression, with statistics", lambda fold: logistic_regression(fold, statistics=True)),
+        Contender("two coarse classes", lambda fold: coarse_classes(fold, 2)),
+        Contender("three coarse classes", lambda fold: coarse_classes(fold, 3)),
+        Contender("five coarse classes", lambda fold: coarse_classes(fold, 5)),
+        Contender("three coarse classes, with statistics", lambda fold: coarse_classes(fold, 3, statistics=True)),
+        Contender("outcomes of three coarse classes, ridge", lambda fold: ridge_outcomes(fold, 3)),
+        Contender("outcomes of three, ridge, with statistics", lambda fold: ridge_outcomes(fold, 3, statistics=True)),
     ]
     networks: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("agent, the paper's", {}, {}),
@@ -136,6 +142,63 @@ def logistic_regression(fold: Fold, statistics: bool = False) -> Choices:
 
     train, val = fold.splits["train"], fold.splits["val"]
     strengths = (0.1, 1.0, 10.0, 100.0)
+    reached = {s: table.rouge()[(val, *choose(val, train, s).T)].mean() for s in strengths}
+    return choose(fold.splits["test"], fold.seen, max(reached, key=lambda strength: reached[strength]))
+
+
+def cover(table: LabelTable, rows: NDArray[np.intp], count: int) -> Choices:
+    """The few configurations that a perfect chooser among them would reach most with, added greedily, `[count, 4]`."""
+    shape = table.rouge().shape[1:]
+    flat = table.rouge()[rows].reshape(len(rows), -1)
+    chosen: list[int] = []
+    reached = np.full(len(rows), -np.inf)
+    for _ in range(count):
+        means = np.maximum(flat, reached[:, None]).mean(axis=0).round(9)
+        chosen.append(int(means.argmax()))
+        reached = np.maximum(reached, flat[:, chosen[-1]])
+    return np.stack(np.unravel_index(chosen, shape), axis=1).astype(np.intp)
+
+
+def coarse_classes(fold: Fold, count: int, statistics: bool = False) -> Choices:
+    """Logistic regression on which of a few configurations is best, a question counting by what is at stake for it."""
+
+    def train(inputs: Values, outcomes: Values, strength: float) -> Callable[[Values], NDArray[np.intp]]:
+        stakes = outcomes.max(axis=1) - outcomes.mean(axis=1)
+        told = stakes > 1e-9
+        best = outcomes.argmax(axis=1)
+        if len(np.unique(best[told])) < 2:
+            return lambda asked: np.full(len(asked), int(outcomes.mean(axis=0).argmax()))
+        model = LogisticRegression(C=1 / strength, max_iter=2_000).fit(inputs[told], best[told], stakes[told])
+        return lambda asked: np.asarray(model.predict(asked), dtype=np.intp)
+
+    return among_few(fold, count, statistics, train)
+
+
+def ridge_outcomes(fold: Fold, count: int, statistics: bool = False) -> Choices:
+    """Ridge regression of the ROUGE-L of a few configurations, of which the one of the highest prediction is taken."""
+
+    def train(inputs: Values, outcomes: Values, strength: float) -> Callable[[Values], NDArray[np.intp]]:
+        model = Ridge(alpha=strength).fit(inputs, outcomes)
+        return lambda asked: model.predict(asked).argmax(axis=1).astype(np.intp)
+
+    return among_few(fold, count, statistics, train)
+
+
+# From inputs `[m, d]`, outcomes `[m, count]` and a strength of regularisation to what chooses for other inputs.
+Learner = Callable[[Values, Values, float], Callable[[Values], NDArray[np.intp]]]
+
+
+def among_few(fold: Fold, count: int, statistics: bool, learner: Learner) -> Choices:
+    """A learner's choice among the configurations that cover the training questions best; strength by validation."""
+    inputs, table = inputs_of(fold, statistics), fold.table
+
+    def choose(rows: NDArray[np.intp], known: NDArray[np.intp], strength: float) -> Choices:
+        few = cover(table, known, count)
+        outcomes = table.rouge()[(known[:, None], *few.T[:, None])]
+        return few[learner(inputs[known], outcomes, strength)(inputs[rows])]
+
+    train, val = fold.splits["train"], fold.splits["val"]
+    strengths = (0.01, 0.1, 1.0, 10.0, 100.0)
     reached = {s: table.rouge()[(val, *choose(val, train, s).T)].mean() for s in strengths}
     return choose(fold.splits["test"], fold.seen, max(reached, key=lambda strength: reached[strength]))
 
