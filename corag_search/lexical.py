@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,10 +64,7 @@ class LexicalIndex:
     def build(cls, texts: Iterable[str]) -> LexicalIndex:
         """Count the words of n texts."""
         known: dict[str, int] = {}
-        terms: list[int] = []
-        rows: list[int] = []
-        counts: list[int] = []
-        lengths: list[int] = []
+        terms, rows, counts, lengths = array("q"), array("i"), array("i"), array("i")
         for row, text in enumerate(texts):
             words = lexical_tokens(text)
             lengths.append(len(words))
@@ -75,7 +73,8 @@ class LexicalIndex:
                 rows.append(row)
                 counts.append(count)
         hashes = np.fromiter(map(_hash, known), np.uint64, len(known))
-        return cls._of_postings(hashes[terms], np.array(rows), np.array(counts), np.array(lengths))
+        numbers = np.array(terms, np.int64)
+        return cls._of_postings(hashes[numbers], np.array(rows), np.array(counts), np.array(lengths))
 
     @classmethod
     def _of_postings(cls, terms: NDArray, rows: NDArray, counts: NDArray, lengths: NDArray) -> LexicalIndex:

@@ -24,6 +24,7 @@ from data_prep.readers import read_dataset
 from data_prep.splits import assign_splits, shuffle_key
 
 _MIXED = 0.5  # standard deviation of what is added to a distractor's vector, relative to a unit vector's length
+_BLOCK = 65_536  # vectors of distractors that are made at a time
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,15 @@ def with_distractors(store: VectorStore, count: int, seed: int = 0) -> VectorSto
     generator = np.random.default_rng(seed)
     pairs = generator.integers(len(store), size=(count, 2))
     vectors = store.embeddings()
-    noise = generator.normal(scale=_MIXED / np.sqrt(vectors.shape[1]), size=(count, vectors.shape[1]))
-    mixed = vectors[pairs[:, 0]] + vectors[pairs[:, 1]] + noise
-    mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
+    mixed = np.empty((count, vectors.shape[1]), np.float32)
+    for start in range(0, count, _BLOCK):
+        one, other = pairs[start : start + _BLOCK].T
+        noise = generator.normal(scale=_MIXED / np.sqrt(vectors.shape[1]), size=(len(one), vectors.shape[1]))
+        block = vectors[one] + vectors[other] + noise
+        mixed[start : start + _BLOCK] = block / np.linalg.norm(block, axis=1, keepdims=True)
     own = list(store.chunks)
     chunks = [_distractor(number, own[a], own[b]) for number, (a, b) in enumerate(pairs.tolist())]
-    return store.add_embeddings(chunks, mixed.astype(np.float32))
+    return store.add_embeddings(chunks, mixed)
 
 
 def _distractor(number: int, one: Chunk, other: Chunk) -> Chunk:
