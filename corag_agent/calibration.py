@@ -12,6 +12,7 @@ from data_prep.selection import ENOUGH
 
 ALWAYS = 2.0  # a threshold that no confidence reaches
 _LEAST, _GREATEST = 0.5, 20.0  # temperatures: a few right predictions are no reason to be twice as sure or more
+_ERRORS = 2.0  # standard errors by which the agent must lead
 _STEPS = 60  # of the golden-section search; each narrows it to 0.618
 
 Array = npt.NDArray[np.float64]
@@ -40,8 +41,9 @@ def calibrate(
 
     The temperature (Guo et al. 2017) makes the best reranker of the kept questions most likely; with fewer than ten of
     them it stays 1. Questions below the threshold get the fixed configuration: of all thresholds, the one for which
-    the agent's gain on the questions above it, less one standard error of that gain, is greatest; none is trusted where
-    this is nowhere above 0. Among equal thresholds the greatest, so that what is less sure than anything seen is not
+    the agent's gain on the questions above it, less two standard errors of that gain, is greatest; none is trusted where
+    this is nowhere above 0. Epoch and threshold are the best of many on the same few questions, so that a lead of one
+    standard error is what luck gives. Among equal thresholds the greatest, so that what is less sure than anything seen is not
     trusted.
 
     Args:
@@ -115,7 +117,7 @@ def _threshold(confidence: Array, followed: Array, fixed: Array) -> float:
     squares = np.maximum(np.cumsum(gain**2) - total**2 / count, 0.0)
     error = np.sqrt(count * squares / np.maximum(count - 1, 1))
     allowed = np.append(values[1:] < values[:-1], True) & (count > 1)  # a threshold divides different confidences only
-    surely = np.where(allowed, total - error, -np.inf).round(9)
+    surely = np.where(allowed, total - _ERRORS * error, -np.inf).round(9)
     best = int(surely.argmax())
     if not surely[best] > 0:
         return ALWAYS

@@ -37,13 +37,14 @@ def test_an_agent_that_is_always_right_is_made_as_sure_as_allowed() -> None:
 @pytest.mark.parametrize(
     ("gains", "threshold"),
     [
-        # Least sure first. Gains above each threshold, less their standard error (√ of count × variance):
+        # Least sure first. Gains above each threshold, less two standard errors (each √ of count × variance):
         ([-0.5, -0.5, 0.5, 0.5], 0.65),  # the two surest: 1.0 − 0
         ([0.2, 0.2, 0.2, 0.2], 0.55),  # all of them, but what is less sure than all would fall back
         ([-0.5, -0.5, -0.5, -0.5], ALWAYS),
         ([0.0, 0.0, 0.0, 0.0], ALWAYS),
-        ([0.0, 0.0, 0.0, 0.9], ALWAYS),  # one question proves nothing; two: 0.9 − √(2 · 0.405) = 0
-        ([-0.1, 0.1, 0.3, 0.5], 0.65),  # two: 0.8 − √(2 · 0.02) = 0.6; three: 0.9 − 0.35; all: 0.8 − 0.52
+        ([0.0, 0.0, 0.0, 0.9], ALWAYS),  # one question proves nothing; two: 0.9 − 2 · √(2 · 0.405) < 0
+        ([-0.1, 0.1, 0.3, 0.5], 0.65),  # two: 0.8 − 2 · √(2 · 0.02) = 0.4; three: 0.9 − 0.69; all: 0.8 − 1.03
+        ([-0.2, 0.1, 0.1, 0.5], ALWAYS),  # two lead by one error and a half: 0.6 − 2 · 0.4; three: 0.7 − 0.8
     ],
 )
 def test_the_threshold_by_hand(gains: list[float], threshold: float) -> None:
@@ -65,13 +66,13 @@ def test_the_threshold_is_the_best_of_all() -> None:
     for _ in range(50):
         logits = generator.normal(0, 1, (12, 3)).round(1)
         followed, fixed = generator.random((2, 12)).round(2)
-        followed += 0.1
+        followed += 0.3
         made = calibrate(logits, np.zeros(12, int), np.zeros(12, bool), followed, fixed)
         sure = confidences(logits, made.temperature)
 
         def surely(threshold: float, sure: np.ndarray = sure, gain: np.ndarray = followed - fixed) -> float:
             own = gain[sure >= threshold]
-            return own.sum() - np.sqrt(len(own) * own.var(ddof=1)) if len(own) > 1 else 0.0
+            return own.sum() - 2 * np.sqrt(len(own) * own.var(ddof=1)) if len(own) > 1 else 0.0
 
         assert surely(made.threshold) == pytest.approx(max(surely(t) for t in [*sure, ALWAYS]))
         trusted += made.threshold < ALWAYS
