@@ -13,7 +13,7 @@ from typing import Any
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
 from corag_search.files import replacing_file, sha256_of
-from corag_search.weights_directory import CONFIG_FILE
+from corag_search.weights_directory import CONFIG_FILE, WEIGHTS_FILE
 
 INDEX = "agents.json"
 FORMAT, VERSION = "corag-cross-fitted-agents", 1
@@ -48,6 +48,9 @@ class HeldOut:
             InputError: It is not there, or another one, of which it is not known what it has seen.
         """
         path = root / self.directory
+        for name in (CONFIG_FILE, WEIGHTS_FILE):
+            if not (path / name).is_file():
+                raise InputError(f"{path} has no {name}; run `corag crossfit` again, which trains what is missing")
         agent = ConfigurationAgent.load(path)
         if sha256_of(path / CONFIG_FILE) != self.sha256:
             raise InputError(

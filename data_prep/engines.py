@@ -55,22 +55,22 @@ class Worker:
     """One process's labelling: many questions in flight, so that some search while others wait for their answers.
 
     Attributes:
-        labeller: A `Labeller` or `Rescorer`, with everything loaded.
+        scorer: A `Labeller` or `Rescorer`, with everything loaded.
         in_flight: Questions that may be labelled at a time, one thread each.
     """
 
-    def __init__(self, labeller: Scorer, searches: int = 1, answers: int = 1) -> None:
+    def __init__(self, scorer: Scorer, searches: int = 1, answers: int = 1) -> None:
         """Prepare.
 
         Args:
-            labeller: With everything loaded.
+            scorer: With everything loaded.
             searches: Questions that search at a time.
             answers: Answers that the generator is asked for at a time.
 
         Raises:
             InputError: A number below 1.
         """
-        self.labeller = labeller
+        self.scorer = scorer
         self.in_flight = whole("workers", searches) + whole("llm_concurrency", answers) - 1
         self._searches = threading.Semaphore(searches)
         self._answers = ThreadPoolExecutor(answers, thread_name_prefix="answers")
@@ -79,8 +79,8 @@ class Worker:
         """Label a question; safe to call from `in_flight` threads."""
         try:
             with self._searches:
-                searched = self.labeller.search(question)
-            return Outcome(question.id, self.labeller.score(searched, self._answers.map))
+                searched = self.scorer.search(question)
+            return Outcome(question.id, self.scorer.score(searched, self._answers.map))
         except _FAILURES as error:
             return Outcome(question.id, None, " ".join(str(error).split()))
 
@@ -92,11 +92,11 @@ class Worker:
 class LocalEngine:
     """Labels in threads of this process."""
 
-    def __init__(self, labeller: Scorer, workers: int = 1, llm_concurrency: int = 1) -> None:
+    def __init__(self, scorer: Scorer, workers: int = 1, llm_concurrency: int = 1) -> None:
         """Prepare.
 
         Args:
-            labeller: With everything loaded.
+            scorer: With everything loaded.
             workers: Questions that search at a time.
             llm_concurrency: Answers that the generator is asked for at a time.
 
@@ -105,13 +105,13 @@ class LocalEngine:
         """
         whole("workers", workers)
         whole("llm_concurrency", llm_concurrency)
-        self._labeller, self._workers, self._llm_concurrency = labeller, workers, llm_concurrency
+        self._scorer, self._workers, self._llm_concurrency = scorer, workers, llm_concurrency
 
     def fingerprint(self) -> dict[str, Any]:
-        return self._labeller.fingerprint()
+        return self._scorer.fingerprint()
 
     def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
-        worker = Worker(self._labeller, self._workers, self._llm_concurrency)
+        worker = Worker(self._scorer, self._workers, self._llm_concurrency)
         waiting = iter(questions)
         with ThreadPoolExecutor(worker.in_flight, thread_name_prefix="questions") as pool:
             try:
@@ -125,4 +125,4 @@ class LocalEngine:
                 worker.close()
 
     def complete(self, done: Sequence[tuple[Question, dict[str, Any]]]) -> Iterator[tuple[Question, dict[str, Any]]]:
-        return ((question, self._labeller.complete(question, record)) for question, record in done)
+        return ((question, self._scorer.complete(question, record)) for question, record in done)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corag_search.errors import InputError
 from corag_search.registry import whole
 from data_prep.scoring import LLM, check_references
 from data_prep.splits import SplitBy, check_split_by
+
+if TYPE_CHECKING:
+    from data_prep.table import LabelTable
 
 
 class EngineName(StrEnum):
@@ -67,6 +72,17 @@ class JobOptions:
                 raise InputError(f"{name} must be a number, at least 0, got {getattr(self, name)!r}")
         if self.engine == EngineName.LOCAL and self.ray_address is not None:
             raise InputError(f"ray_address={self.ray_address!r} is for engine=ray, got engine=local; set engine to ray")
+
+    @cached_property
+    def rescored(self) -> LabelTable | None:
+        """The table that `rescore` names, read once; None without.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        from data_prep.table import LabelTable
+
+        return None if self.rescore is None else LabelTable.read(self.rescore)
 
     @property
     def in_flight(self) -> int:

@@ -28,7 +28,7 @@ from data_prep.job_options import EngineName, JobOptions
 from data_prep.label_run import LabelRun, check_job, label_questions, probe_questions
 from data_prep.labelling import Labeller
 from data_prep.progress import progress_bar
-from data_prep.ray_engine import LoadLabeller, RayEngine
+from data_prep.ray_engine import LoadScorer, RayEngine
 from data_prep.rescoring import Rescorer, candidate_chunks
 from data_prep.table import LabelTable
 
@@ -233,14 +233,14 @@ def _engine(
         _remove_if_empty(path)
 
 
-def _loader(dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path, options: JobOptions) -> LoadLabeller:
-    """What loads the labeller or rescorer, once the cache of answers is known."""
+def _loader(dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path, options: JobOptions) -> LoadScorer:
+    """What loads the scorer, once the cache of answers is known."""
     scoring = (options.references, options.samples)
-    if options.rescore is None:
-        return partial(load_labeller, dataset, config, grid, *scoring)
-    if options.rescore.resolve() == out.resolve():
+    if options.rescore is not None and options.rescore.resolve() == out.resolve():
         raise InputError(f"{out} would be scored into itself; give the new table another name with --out")
-    return partial(load_rescorer, dataset, config, LabelTable.read(options.rescore), *scoring)
+    if options.rescored is None:
+        return partial(load_labeller, dataset, config, grid, *scoring)
+    return partial(load_rescorer, dataset, config, options.rescored, *scoring)
 
 
 def _take_over(answers: Path, path: Path) -> None:
@@ -251,18 +251,18 @@ def _take_over(answers: Path, path: Path) -> None:
 
 
 @contextmanager
-def _here(load: LoadLabeller, path: Path, options: JobOptions) -> Iterator[Engine]:
+def _here(load: LoadScorer, path: Path, options: JobOptions) -> Iterator[Engine]:
     with AnswerCache(path) as cache:
-        labeller = load(cache)
+        scorer = load(cache)
         try:
-            yield LocalEngine(labeller, options.workers, options.llm_concurrency)
+            yield LocalEngine(scorer, options.workers, options.llm_concurrency)
         finally:
-            for generator in (labeller.generator, *labeller.samplers):
+            for generator in (scorer.generator, *scorer.samplers):
                 generator.close()
 
 
 @contextmanager
-def _on_ray(load: LoadLabeller, path: Path, options: JobOptions) -> Iterator[Engine]:
+def _on_ray(load: LoadScorer, path: Path, options: JobOptions) -> Iterator[Engine]:
     engine = RayEngine(
         load,
         path.absolute(),

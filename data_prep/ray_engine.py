@@ -19,7 +19,7 @@ from data_prep.dataset import Question
 from data_prep.engines import Outcome, Worker
 from data_prep.scoring import Scorer
 
-LoadLabeller = Callable[[Answers], Scorer]
+LoadScorer = Callable[[Answers], Scorer]
 
 _DEATHS = 3  # of a worker under one question, or while it loads, before it is given up
 
@@ -34,7 +34,7 @@ class RayEngine:
 
     def __init__(
         self,
-        load: LoadLabeller,
+        load: LoadScorer,
         answers: Path | None,
         *,
         workers: int = 1,
@@ -46,7 +46,7 @@ class RayEngine:
         """Join the cluster and load the first worker's models.
 
         Args:
-            load: Makes a worker's labeller; it and what it holds travel to the workers. It is given the cache.
+            load: Makes a worker's scorer; it and what it holds travel to the workers. It is given the cache.
             answers: The cache's file; None keeps it in memory.
             workers: Actors.
             llm_concurrency: Answers that the generator is asked for at a time, by all workers together; at least one
@@ -202,16 +202,16 @@ class _WorkerActor:
     def __init__(self, answers: int) -> None:
         self._answers = answers
 
-    def load(self, load: LoadLabeller, cache: Any) -> dict[str, Any]:
-        labeller = load(_RemoteAnswers(cache))
-        self._worker = Worker(labeller, answers=self._answers)
-        return labeller.fingerprint()
+    def load(self, load: LoadScorer, cache: Any) -> dict[str, Any]:
+        scorer = load(_RemoteAnswers(cache))
+        self._worker = Worker(scorer, answers=self._answers)
+        return scorer.fingerprint()
 
     def label(self, question: Question) -> Outcome:
         return self._worker.label(question)
 
     def complete(self, question: Question, record: dict[str, Any]) -> dict[str, Any]:
-        return self._worker.labeller.complete(question, record)
+        return self._worker.scorer.complete(question, record)
 
 
 class _CacheActor:

@@ -35,7 +35,7 @@ def table_of(
         dataset: The questions'.
         records: By question id; all have features.
         splits: By question id.
-        fingerprint: Of the labeller; the table's has the names of the statistics besides.
+        fingerprint: Of the scorer; the table's has the names of the statistics besides.
     """
     questions = [question for question in dataset.questions if question.id in records]
     rows: list[tuple] = []

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,16 +147,16 @@ def candidate_chunks(
     return found
 
 
-def questions_of(path: Path, questions: Iterable[Question]) -> tuple[Question, ...]:
+def questions_of(table: LabelTable, questions: Iterable[Question]) -> tuple[Question, ...]:
     """Those of the questions that a label table has.
 
     Raises:
-        InputError: It cannot be read, or has none of them.
+        InputError: It has none of them.
     """
-    known = set(LabelTable.read(path).questions["question_id"])
+    known = set(table.questions["question_id"])
     found = tuple(question for question in questions if question.id in known)
     if not found:
-        raise InputError(f"label table {path} has none of these questions; give the data that it was labelled with")
+        raise InputError("the label table has none of these questions; give the data that it was labelled with")
     return found
 
 

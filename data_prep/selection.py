@@ -272,8 +272,12 @@ def half_agreement(table: LabelTable) -> npt.NDArray[np.float64] | None:
 
 
 def splits_in_half(count: int) -> list[npt.NDArray[np.bool_]]:
-    """Up to 20 ways to split repeats in half, each saying which are in the first, smaller or equal, half, `[count]`."""
-    ways = list(itertools.islice(itertools.combinations(range(count), count // 2), _ALL_SPLITS))
+    """Up to 20 ways to split repeats in half, each saying which are in the first, smaller or equal, half, `[count]`.
+
+    Of equal halves the one with the first repeat is the first, so that no way comes twice.
+    """
+    halves = (half for half in itertools.combinations(range(count), count // 2) if count % 2 or 0 in half)
+    ways = list(itertools.islice(halves, _ALL_SPLITS))
     if len(ways) > _SPLITS:
         chosen = np.random.default_rng(0).choice(len(ways), _SPLITS, replace=False)
         ways = [ways[i] for i in chosen]

@@ -82,7 +82,9 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     dataset = read_dataset(arguments.data, arguments.reader, seed=arguments.seed)
     made = _new_questions(arguments, dataset)
     questions = made or _usable(dataset, options) or dataset.questions
-    asked = replace(dataset, questions=questions_of(options.rescore, questions) if options.rescore else questions)
+    if options.rescored is not None:
+        questions = questions_of(options.rescored, questions)
+    asked = replace(dataset, questions=questions)
     dataset = replace(dataset, questions=(*dataset.questions, *made))
     chosen = asked if arguments.limit is None else asked.select(arguments.limit, arguments.seed)
     job = (dataset, chosen.questions, pipeline_of(arguments), arguments.grid, arguments.out, options)

@@ -12,10 +12,15 @@ import optuna
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.callbacks.best_model import BestModelReport
+from corag_agent.callbacks.lineage import table_digest
 from corag_agent.fit_config import CONFIG, write_config
 from corag_agent.training import training_cli
 from corag_agent.tuning.study import TrialOutcome
 from corag_search.errors import InputError
+
+
+class ChangedTableError(InputError):
+    """The label table is no longer the one that the study is about."""
 
 
 class TrialWatch(Callback):
@@ -28,14 +33,23 @@ class TrialWatch(Callback):
         pruned: Whether it was stopped.
     """
 
-    def __init__(self, trial: optuna.Trial, monitor: str) -> None:
-        """Takes the trial and the name of the metric."""
-        self._trial, self._monitor = trial, monitor
+    def __init__(self, trial: optuna.Trial, monitor: str, digest: str) -> None:
+        """Takes the trial, the name of the metric, and the digest of the study's label table."""
+        self._trial, self._monitor, self._digest = trial, monitor, digest
         self.values: list[float] = []
         self.pruned = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Takes reports on the trained model out of the run."""
+        """Takes reports on the trained model out of the run.
+
+        Raises:
+            ChangedTableError: The trial has read another label table than the study is about.
+        """
+        if table_digest(trainer.datamodule.table) != self._digest:  # type: ignore[attr-defined]
+            raise ChangedTableError(
+                "the label table has changed since the study began; put back what it was and run the same command "
+                "again, which goes on, or begin another study with another --output"
+            )
         trainer.callbacks = [each for each in trainer.callbacks if not isinstance(each, BestModelReport)]  # type: ignore[attr-defined]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -49,22 +63,31 @@ class TrialWatch(Callback):
             self.pruned = trainer.should_stop = True
 
 
-def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path) -> TrialOutcome:
+def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path, digest: str) -> TrialOutcome:
     """Trains with a configuration of `corag fit` and writes to `directory`.
 
     An error is part of the outcome; its traceback is written to `error.txt` there.
 
+    Args:
+        trial: Is told the metric, and may be pruned.
+        config: Resolved, of `corag fit`.
+        directory: Of the trial.
+        digest: Of the study's label table.
+
     Raises:
         KeyboardInterrupt: When interrupted.
+        ChangedTableError: The table is another one by now: what it gives is no result of this study.
     """
     write_config(config, directory / CONFIG)
     checkpoint = config["checkpoint"]
-    watch = TrialWatch(trial, checkpoint["monitor"])
+    watch = TrialWatch(trial, checkpoint["monitor"], digest)
     given = ["fit", "--config", str(directory / CONFIG), "--output", str(directory)]
     try:
         training_cli([*given, "--trainer.enable_progress_bar", "false"], callbacks=[watch])
     except SystemExit as end:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from end
+    except ChangedTableError:
+        raise
     except Exception as error:  # whatever is wrong with this combination, the next may do
         (directory / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
         return TrialOutcome(

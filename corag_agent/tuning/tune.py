@@ -45,17 +45,17 @@ def tune(
         What the study has come to; written to `output` as well.
 
     Raises:
-        InputError: Something is unusable, or nothing but failures: all trials, the first few of this run, or many of
-            it in a row.
+        InputError: Something is unusable, the label table changes meanwhile, or nothing but failures: all trials, the
+            first few of this run, or many of it in a row.
     """
     searched = SearchSpace(space)
     file = StudyFile.parse(f"sqlite:{output / 'study.sqlite'}" if storage is None else storage)
     base = _base_config(searched, fit_files, overridden({}, leaves(fit)))
-    table = _usable_table(searched, base)
-    made_of = {"space": searched.given, "fit": _without_paths(base), "labels": {"digest": table_digest(table)}}
+    digest = table_digest(_usable_table(searched, base))
+    made_of = {"space": searched.given, "fit": _without_paths(base), "labels": {"digest": digest}}
     shared = SharedStudy(file, searched, made_of, base["checkpoint"]["mode"], options, output)
     try:
-        _run_trials(shared, searched, base, options)
+        _run_trials(shared, searched, base, options, digest)
     finally:  # after Ctrl-C too
         report = StudyReport.of(shared.study, searched, base, file)
         report.write(output)
@@ -97,7 +97,9 @@ def _without_paths(base: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, "data": {name: value for name, value in base["data"].items() if name != "labels"}}
 
 
-def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any], options: TuneOptions) -> None:
+def _run_trials(
+    shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any], options: TuneOptions, digest: str
+) -> None:
     start, failures, succeeded = monotonic(), 0, False
     with _bar_of_study(shared, options.trials) as show, without_repeated_warnings():
         while options.time_limit is None or monotonic() - start < options.time_limit:
@@ -106,7 +108,7 @@ def _run_trials(shared: SharedStudy, space: SearchSpace, base: Mapping[str, Any]
                 break
             try:
                 config = overridden(base, space.values(trial.params))
-                outcome = run_trial(trial, config, shared.directory(trial.number))
+                outcome = run_trial(trial, config, shared.directory(trial.number), digest)
                 shared.finish(trial, outcome)
             finally:
                 shared.let_go(trial)

@@ -18,6 +18,8 @@ from corag_agent.cli import main
 from corag_agent.training import training_cli
 from corag_agent.tuning import tune as tune_module
 from corag_agent.tuning.study import TrialOutcome
+from corag_agent.tuning.trial import run_trial
+from data_prep.table import LabelTable
 from tests.corag_agent.synthetic_labels import write_separable_table
 
 torch.set_num_threads(1)
@@ -236,6 +238,31 @@ def test_interrupted(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     assert trials[2].params == trials[1].params
     assert sorted(path.name for path in (output / "trials").iterdir()) == ["0", "2", "3"]
+
+
+def test_a_table_that_changes_meanwhile_is_no_part_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels, output = write_separable_table(tmp_path, noise=0.4), tmp_path / "out"
+    was = LabelTable.read(labels)
+    given = ["--config", config(tmp_path, epochs=1), "--data.labels", labels, "--output", str(output), "--trials", "2"]
+
+    def run_and_change(trial: optuna.Trial, *others: Any) -> TrialOutcome:
+        outcome = run_trial(trial, *others)
+        scores = was.scores.assign(rougeL=was.scores["rougeL"] / 2)
+        LabelTable(scores, was.questions, was.fingerprint).write(labels)
+        return outcome
+
+    monkeypatch.setattr(tune_module, "run_trial", run_and_change)
+    assert run(*given) == 2
+    assert "corag tune: the label table has changed since the study began; put back" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert run(*given) == 2 and "differs in its labels (digest)" in capsys.readouterr().err
+    was.write(labels)
+    assert run(*given) == 0
+    trials = trials_of(output)
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert trials[1].value is None and trials[2].params == trials[1].params  # taken up anew
 
 
 def test_no_trial_begins_after_the_time_limit(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from corag_agent.cli import main
+from data_prep import table_files
 from data_prep.table import LabelTable
 from tests.corag_search.local_server import Reply, serving
 
@@ -70,7 +71,15 @@ def test_new_references_cost_no_search_and_no_answer(
         code, printed, _ = label(anew, *options, "--dry-run", "--json")
         estimate = json.loads(printed)["estimate"]
         assert code == 0 and (estimate["questions"], estimate["searches"]) == (2, 0) and not anew.exists()
+        read = []
+
+        def read_part(path: Path, part: str) -> tuple:
+            read.append(path)
+            return table_files.read_part(path, part)
+
+        monkeypatch.setattr("data_prep.table.read_part", read_part)
         code, printed, errors = label(anew, *options)
+        assert read.count(plain) == 1
         assert code == 0 and "4 questions, 0 evaluations, " in printed and "answered with another" not in errors
         assert len(requests) == asked
         for part in ("", ".questions", ".rivals", ".repeats"):

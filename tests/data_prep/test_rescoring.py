@@ -123,9 +123,9 @@ def test_an_interrupted_run_goes_on_and_labelling_goes_on_from_it(tmp_path: Path
 def test_questions_of_a_later_run_join_in_and_others_fail(tmp_path: Path) -> None:
     labeller, out = answered(), tmp_path / "part.parquet"
     run(labeller, out, labeller.dataset.questions[:2])
-    assert [question.id for question in questions_of(out, labeller.dataset.questions)] == ["q0", "q1"]
+    assert [question.id for question in questions_of(LabelTable.read(out), labeller.dataset.questions)] == ["q0", "q1"]
     with pytest.raises(InputError, match="has none of these questions"):
-        questions_of(out, labeller.dataset.questions[3:])
+        questions_of(LabelTable.read(out), labeller.dataset.questions[3:])
     done = rescore(labeller, LabelTable.read(out), tmp_path / "anew.parquet")
     assert list(done.table.questions["question_id"]) == ["q0", "q1"]
     assert "question 'q2' is not in the label table" in done.failures["q2"]

@@ -188,7 +188,11 @@ def test_agents_of_which_it_is_not_known_what_they_saw_are_refused(agents: Path,
     (copy / INDEX).write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(InputError, match="has the agents of 2 of 3 folds; run `corag crossfit` again"):
         Agents.load(copy)
-    with pytest.raises(InputError, match=r"has no config\.json"):
+    for name in ("model.safetensors", "config.json"):
+        (copy := shutil.copytree(agents, tmp_path / f"without {name}")).joinpath("fold-1/export", name).unlink()
+        with pytest.raises(InputError, match=f"fold-1/export has no {name}; run `corag crossfit` again"):
+            Agents.load(copy)
+    with pytest.raises(InputError, match=r"has no config\.json; make one with `corag export`"):
         Agents.load(tmp_path)
 
 
