@@ -41,10 +41,10 @@ def calibrate(
 
     The temperature (Guo et al. 2017) makes the best reranker of the kept questions most likely; with fewer than ten of
     them it stays 1. Questions below the threshold get the fixed configuration: of all thresholds, the one for which
-    the agent's gain on the questions above it, less two standard errors of that gain, is greatest; none is trusted where
-    this is nowhere above 0. Epoch and threshold are the best of many on the same few questions, so that a lead of one
-    standard error is what luck gives. Among equal thresholds the greatest, so that what is less sure than anything seen is not
-    trusted.
+    the agent's gain on the questions above it, less two standard errors of that gain, is greatest; none is trusted
+    where this is nowhere above 0. Epoch and threshold are the best of many on the same few questions, so that a lead
+    of one standard error is what luck gives. Among equal thresholds the greatest, so that what is less sure than
+    anything seen is not trusted.
 
     Args:
         logits: `[n, rerankers]`.

@@ -147,6 +147,6 @@ def _confidence(config: Mapping[str, Any]) -> str:
         f"The probabilities are calibrated on the validation split (temperature {temperature:.3g}). The fallback, "
         "the configuration\nthat was best for the training and validation questions as a whole "
         f"(`{fallback['reranker']}`, {settings}), is used {when}:\n"
-        "there the validation split did not show, by two standard errors, that the agent does better than what was best "
-        "for training."
+        "there the validation split did not show, by two standard errors, that the agent does better than what was "
+        "best for training."
     )
