@@ -32,7 +32,10 @@ def method_table(
     resamples: int = RESAMPLES,
     by_document: bool = False,
 ) -> pd.DataFrame:
-    """What each method reaches.
+    """What each method reaches, on the questions that every setting of the experiment has.
+
+    So rows are about the same questions, while an experiment is under way too, or shares records with one that asks
+    more.
 
     Args:
         run: To summarise.
@@ -50,8 +53,8 @@ def method_table(
     Raises:
         InputError: Unknown experiment or column.
     """
-    rows = _with_best(run, experiment, by, seed)
-    everything = _of(run.records, experiment, run)
+    everything = shared_questions(_of(run.records, experiment, run))
+    rows = _with_best(everything[everything["error"] == ""], run, by, seed)
     failed = everything[everything["error"] != ""].groupby([*by, *SETTING]).size().to_dict()
     documents = _documents(run)
     table = []
@@ -103,7 +106,7 @@ def differences(
     """
     if metric not in METRICS:
         raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    rows = _with_best(run, experiment, by, seed)
+    rows = _with_best(_of(run.succeeded, experiment, run), run, by, seed)
     against = rows[rows["method"] == baseline].set_index([*_QUESTION, "reranker", "chunk_size", "budget", "variant"])
     if against.empty:
         raise InputError(
@@ -195,12 +198,23 @@ def experiments(run: EvaluationRun) -> list[str]:
     return [name for name in names if name in present] + [name for name in present if name not in names]
 
 
-def _with_best(run: EvaluationRun, experiment: str | None, by: Sequence[str], seed: int) -> pd.DataFrame:
+def shared_questions(records: pd.DataFrame) -> pd.DataFrame:
+    """Records of the questions that every setting of their experiment and data set has, be it with an error.
+
+    All records of an experiment and data set stay where there is no such question.
+    """
+    place = ["run", "dataset"]
+    wanted = records.drop_duplicates([*place, *SETTING]).groupby(place).size().rename("wanted")
+    had = records.groupby([*place, "question_id"])["method"].transform("size")
+    shared = had == records.join(wanted, on=place)["wanted"]
+    return records[shared | ~shared.groupby([records[name] for name in place]).transform("any")]
+
+
+def _with_best(rows: pd.DataFrame, run: EvaluationRun, by: Sequence[str], seed: int) -> pd.DataFrame:
     """Records of an experiment that did not fail, and those of each method's best reranker.
 
     Methods are in the order of the configuration, and the best reranker is the first of each.
     """
-    rows = _of(run.succeeded, experiment, run)
     _check_columns(by)
     return _in_order(pd.concat([best_rerankers(rows, seed), rows], ignore_index=True), run)
 

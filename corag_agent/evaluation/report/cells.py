@@ -10,7 +10,7 @@ import pandas as pd
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.plots import Measured
 from corag_agent.evaluation.report.report_table import Column
-from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, interval_text, number, way_name
+from corag_agent.evaluation.report.wording import METHODS, MISSING, UPPER, counted, interval_text, number, way_name
 
 _GROUPS = ("dataset", "domain", "kind")
 TABLE_BELOW = "The table below has the values."
@@ -34,6 +34,11 @@ def in_method_order(frame: pd.DataFrame) -> pd.DataFrame:
     place = frame["method"].map(lambda method: known.get(method, len(known)))
     ordered = frame.assign(_place=place).sort_values(["_place", "method", "reranker"], kind="stable")
     return ordered.drop(columns="_place")
+
+
+def asked(rows: pd.DataFrame) -> str:
+    """How many questions the rows are about; failed ones may leave some of them fewer."""
+    return counted(int(rows["questions"].max()), "question")
 
 
 def rerankers_of(frame: pd.DataFrame) -> list[str]:

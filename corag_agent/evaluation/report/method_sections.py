@@ -9,6 +9,7 @@ import pandas as pd
 from corag_agent.evaluation.report.cells import (
     BEST_NOTE,
     TABLE_BELOW,
+    asked,
     best_rows,
     fullest_runs,
     greatest_method,
@@ -67,7 +68,7 @@ def methods_section(methods: pd.DataFrame) -> Section | None:
         shown = in_method_order(part[part["chunk_size"] == at])
         setting = f"{where}, chunks of {at}"
         plots += [_by_method(single_rows(shown), setting), _against_tokens(best_rows(shown), setting)]
-        tables.append(_best_table(part, f"{where} ({run})"))
+        tables.append(_best_table(part, f"{where} ({run}, {asked(part)})"))
     if not tables:
         return None
     tables += [_full_table(part, str(run)) for (run,), part in groups_of(methods, ["run"])]

@@ -9,6 +9,7 @@ import pandas as pd
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.cells import (
     TABLE_BELOW,
+    asked,
     best_rows,
     fullest_runs,
     groups_of,
@@ -57,7 +58,7 @@ def budgets_section(methods: pd.DataFrame) -> Section | None:
             for (method,), rows in groups_of(best_rows(part), ["method"])
         ]
         plots += _budget_plots(ways, where)
-        tables.append(_budget_table(ways, part, f"By budget: {where} ({run})"))
+        tables.append(_budget_table(ways, part, f"By budget: {where} ({run}, {asked(part)})"))
     if not tables:
         return None
     text = "What is chosen and what comes of it when more tokens may be spent; the dashed line is the budget itself."
@@ -115,7 +116,7 @@ def rerankers_section(methods: pd.DataFrame) -> Section | None:
             continue
         where = f"{dataset}, budget {part['budget'].iloc[0]}, chunks of {at}"
         plots.append(_by_reranker(shown, f"ROUGE-L by reranker: {where}"))
-        tables.append(_reranker_table(shown, f"Each reranker alone, and the agent: {where} ({run})"))
+        tables.append(_reranker_table(shown, f"Each reranker alone, and the agent: {where} ({run}, {asked(shown)})"))
     if not tables:
         return None
     return Section(
@@ -180,7 +181,7 @@ def sweeps_section(methods: pd.DataFrame) -> Section | None:
             name, numbers = values
             part = part.assign(_at=numbers).sort_values("_at", kind="stable")
             plots += _sweep_plots(part, SETTINGS.get(name, name), where)
-        tables.append(_sweep_table(part, f"By setting: {where} ({run})"))
+        tables.append(_sweep_table(part, f"By setting: {where} ({run}, {asked(part)})"))
     if not tables:
         return None
     return Section("settings", "Settings of the search", "", tuple(plots), tuple(tables))
@@ -255,7 +256,7 @@ def orders_section(methods: pd.DataFrame) -> Section | None:
             continue
         where = f"{dataset}, budget {budget}, chunks of {size}"
         plots.append(_by_order(shown, f"ROUGE-L by order: {where}"))
-        tables.append(_order_table(shown, f"The same chunks in other orders: {where} ({run})"))
+        tables.append(_order_table(shown, f"The same chunks in other orders: {where} ({run}, {asked(shown)})"))
     if not tables:
         return None
     text = "The chunks that the tree search chose, put into the prompt in other orders."

@@ -103,6 +103,24 @@ def test_means_and_failures() -> None:
     assert ("agent", "") in table.index and ("agent", BEST) not in table.index
 
 
+def test_rows_of_a_table_are_about_the_same_questions() -> None:
+    rows = [record(q, "naive_rag", "a", 0.2) for q in QUESTIONS]
+    rows += [record(q, "tree", "a", 0.5 + 0.1 * (q == "q3"), tokens=5) for q in QUESTIONS[3:9]]
+    rows += [record(q, "tree", "a", 1.0, dataset="e") for q in QUESTIONS[:2]]  # where it is the only one
+    table = method_table(run_of(rows), resamples=100).set_index(["dataset", "method"])
+    assert list(table["questions"]) == [6, 6, 2]
+    assert table.loc[("d", "tree"), "rougeL"] == pytest.approx(0.5 + 0.1 / 6)
+    rows[3] |= {"error": "broken", "order": [], "chunk_ids": []} | dict.fromkeys((*SCORES, *PARTIAL), math.nan)
+    table = method_table(run_of(rows), resamples=100).set_index(["dataset", "method"])
+    assert [list(table.loc[("d", name), ["questions", "failed"]]) for name in ("naive_rag", "tree")] == [[5, 1], [6, 0]]
+
+
+def test_while_no_question_is_done_tables_have_what_there_is() -> None:
+    rows = [record("q0", "naive_rag", "a", 0.2), record("q1", "naive_rag", "a", 0.4), record("q2", "tree", "a", 0.5)]
+    table = method_table(run_of(rows), resamples=100).set_index("method")
+    assert list(table["questions"]) == [2, 1] and table.loc["naive_rag", "rougeL"] == pytest.approx(0.3)
+
+
 def test_differences_are_paired_with_the_baseline_of_the_same_reranker() -> None:
     rows = noisy()
     table = differences(run_of(rows), resamples=2000).set_index(["method", "reranker"])
