@@ -7,6 +7,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import sqlite3
 import sys
 import warnings
@@ -39,6 +40,7 @@ USER_ERROR = 2
 READER_GONE = 141  # as a shell has it for SIGPIPE
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DATABASE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_REQUIRED = re.compile(r"(arguments are required: )([\w., ]+)")
 OF_EXTRA_TRAIN = ("lightning", "matplotlib", "optuna", "pandas", "pyarrow", "rouge_score", "torch", "torchmetrics")
 
 
@@ -74,7 +76,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         return _run(command, rest)
     except (InputError, GeneratorError, RerankerError, argparse.ArgumentError) as error:
-        return _fail(command, str(error))
+        return _fail(command, _REQUIRED.sub(_as_options, str(error)))
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in OF_EXTRA_TRAIN:
@@ -111,6 +113,12 @@ def _underscored(word: str) -> str:
     """An option as files name it: `--dry-run` is `--dry_run`. Keys below an option, as a model's name, stay."""
     end = min(word.find(sign) % (len(word) + 1) for sign in "=.")
     return "--" + word[2:end].replace("-", "_") + word[end:] if word.startswith("--") else word
+
+
+def _as_options(found: re.Match[str]) -> str:
+    """Keys as they are written on the command line: `data` is `--data`, `fit.data.labels` is `--data.labels`."""
+    keys = (key.split(".", 1)[1] if key.partition(".")[0] in COMMANDS else key for key in found[2].split(", "))
+    return found[1] + ", ".join(f"--{key}" for key in keys)
 
 
 def print_out(text: str) -> None:

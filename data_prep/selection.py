@@ -116,11 +116,12 @@ class BestLabels:
         for domain in sorted(set(self.domains)):
             own = np.flatnonzero(self.kept & (np.array(self.domains) == domain))
             best = self.reranker[own].tolist()
+            where = f" in {domain}" if domain else ""
             for index, name in enumerate(self.rerankers):
-                rows.append((f"best in {domain}", name, _share(best.count(index), len(best))))
+                rows.append((f"best{where}", name, _share(best.count(index), len(best))))
             for setting in GridPoint._fields:
                 values = sorted(Counter(getattr(self, setting)[own].tolist()).items())
-                rows.append((f"settings in {domain}", setting, ", ".join(f"{v:g} × {n}" for v, n in values) or "–"))
+                rows.append((f"settings{where}", setting, ", ".join(f"{v:g} × {n}" for v, n in values) or "–"))
         return rows
 
 

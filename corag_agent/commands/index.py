@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
 
 def _check_task(arguments: argparse.Namespace) -> None:
     if arguments.data is None and not arguments.remove:
-        raise InputError("options are required: data; name the documents to index, such as --data jsonl:my_corpus")
+        raise InputError("--data is required; name the documents to index, such as --data jsonl:my_corpus")
     if arguments.data is not None and arguments.remove and not arguments.add:
         raise InputError("--remove with --data needs --add, to put the new documents into the store that is there")
     if arguments.data is None and arguments.add:

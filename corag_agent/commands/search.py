@@ -67,8 +67,8 @@ def describe(selected: Selected) -> str:
     if chosen is not None:
         source = f"agent{', fallback' if chosen.fallback else ''}, confidence {chosen.confidence:.2f}"
     lines = [
-        f"  reranker {selected.reranker}, iterations {config.iterations}, exploration {config.exploration:g}, "
-        f"cost_coefficient {config.cost_coefficient:g} ({source})",
+        f"  reranker {selected.reranker}, iterations {config.iterations}, exploration {config.exploration:g} "
+        f"({config.selection}), cost_coefficient {config.cost_coefficient:g} ({source})",
         f"  {selected.cost} of {config.budget} tokens, value {selected.value:.3f}, objective {selected.objective:.3f}, "
         f"{selected.evaluations} evaluations",
     ]

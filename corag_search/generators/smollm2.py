@@ -29,12 +29,12 @@ class SmolLM2Generator:
 
     name = "smollm2"
 
-    def __init__(self, n_ctx: int = 4096, threads: int = 2, temperature: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, n_ctx: int = 4096, threads: int = 1, temperature: float = 0.0, seed: int = 0) -> None:
         """Load the model (under a second).
 
         Args:
             n_ctx: Tokens of prompt, template and answer together, at most 8192.
-            threads: CPU threads.
+            threads: CPU threads. More are faster on an idle machine, and slower by far on one whose cores are taken.
             temperature: 0 for the likeliest token each time.
             seed: Of the sampling, where the temperature is above 0.
 

@@ -82,7 +82,13 @@ class FolderOfRows:
                 f"documents{self.endings[0]} and questions{self.endings[0]}"
             )
         paths = [self.path / f"{stem}{ending}" for ending in self.endings]
-        return next((path for path in paths if path.is_file()), paths[0])
+        found = next((path for path in paths if path.is_file()), None)
+        if found is None:
+            raise InputError(
+                f"{self.path} has no {paths[0].name}; write one, or name another format, such as files:FOLDER for "
+                "text, Markdown, HTML and PDF"
+            )
+        return found
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def corpus(tmp_path: Path) -> Path:
         (["answer", "--query", "q", "--search.budget", "0"], "budget must be a whole number of tokens, at least 1"),
         (["answer", "--query", "q", "--config", "missing.yaml"], "File does not exist"),
         (["answer", "--query", "q", "--bugdet", "3"], "--bugdet"),
-        (["index", "--out", "s"], "are required: data"),
+        (["index", "--out", "s"], "--data is required"),
         (["index", "--data", "my_corpus", "--out", "s"], "data 'my_corpus' names no format; write squad:FILE.json"),
         (["index", "--data", "jsonl:missing", "--out", "s"], "missing is not a folder"),
         (["index", "--data", "squad:missing.json", "--out", "s"], "cannot read missing.json"),
@@ -211,6 +211,8 @@ def corpus(tmp_path: Path) -> Path:
         (["label", "--data", "demo", "--out", "l.parquet", "--limit", "0"], "limit must be at least 1 question, got 0"),
         (["fit", "--data.labels", "missing.parquet"], "missing.parquet does not exist; make it with `corag label`"),
         (["fit", "--data.lables", "x"], "lables"),
+        (["fit"], "arguments are required: --data.labels"),
+        (["composite", "--labels", "l.parquet", "--out", "c"], "arguments are required: --data"),
         (["export", "--checkpoint", "missing.ckpt", "--out", "a"], "missing.ckpt does not exist"),
     ],
 )

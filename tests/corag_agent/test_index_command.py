@@ -87,7 +87,7 @@ def test_kind_and_lexical_index_stay(here: Path) -> None:
         ("--remove a z", "the store has no document 'z'"),
         ("--remove a b", "no chunk would be left in the store"),
         ("--remove a --data jsonl:second", "--remove with --data needs --add"),
-        ("--add", "options are required: data"),
+        ("--add", "--data is required; name the documents"),
         ("--add --remove a", "--add needs --data"),
         ("--data jsonl:first --index.kind ivfpq", "index ivfpq needs at least 256 chunks to train on"),
         ("--data jsonl:first --index.kind ivfpq --index.m 7", "index ivfpq: m must divide the dimension 384, got 7"),
