@@ -5,6 +5,8 @@
 
 Nothing is searched or answered: scores are looked up. Where the table names documents, every method also has its best
 reranker (and the tree its best settings) chosen on four fifths of a data set's documents and reported on the fifth.
+Rivals that depend on λ, the greedy climb and token-matched NaiveRAG, were labelled at the defaults: they are compared
+with the tree at the defaults, since a difference in λ is none in searching.
 The configuration agent is left out, since it has seen these questions; `benchmarks/agent.py` measures it.
 """
 
@@ -27,6 +29,7 @@ from data_prep.table import LabelTable
 
 FOLDS = 5
 TUNED = "tree, best settings"
+PRICED = ("greedy_climb", "naive_matched")  # rivals that look at λ, or at what the tree spends by it
 Positions = npt.NDArray[np.intp]
 
 
@@ -66,16 +69,17 @@ def gains_by_reranker(table: LabelTable) -> list[list[str]]:
 
 
 def gains_of_part(table: LabelTable, rows: Positions, folds: Positions) -> list[list[str]]:
-    """Every method with its best reranker, and what the tree with its best settings gains over it."""
+    """Every method with its best reranker, and what the tree gains over it."""
     methods, groups = with_best_reranker(table, rows, folds), drawn_by(table, rows)
-    tree = methods[TUNED]
-    lines = [["method", "ROUGE-L", "tokens", f"{TUNED}: ROUGE-L above", "in %", "tokens of it, in %"]]
+    lines = [["method", "ROUGE-L", "tokens", "less it", "ROUGE-L", "in %", "tokens, in %"]]
     for method, other in methods.items():
         line = [method, f"{other.rouge.mean():.3f}", f"{other.tokens.mean():.0f}"]
         if method != TUNED:
+            name = TREE if method in PRICED else TUNED
+            tree = methods[name]
             gain = paired_bootstrap(tree.rouge, other.rouge, groups=groups)
             ratio = paired_ratio(tree.rouge, other.rouge, groups=groups)
-            line += [f"{gain:+.3f}", f"{ratio:+.0%}", f"{tree.tokens.mean() / other.tokens.mean():.0%}"]
+            line += [name, f"{gain:+.3f}", f"{ratio:+.0%}", f"{tree.tokens.mean() / other.tokens.mean():.0%}"]
         lines.append(line + [""] * (len(lines[0]) - len(line)))
     return lines
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from corag_agent.evaluation.task import Task
 from corag_search import baselines
 from corag_search.errors import InputError
+from corag_search.pipeline import Selected, timed
 from corag_search.result import SearchResult
 
 Choose = Callable[..., SearchResult]
@@ -172,7 +174,28 @@ def _tree(task: Task) -> SearchResult:
 @method("agent", reranks=False, follows_agent=True)
 def _agent(task: Task) -> SearchResult:
     """The policy-tree search with reranker and settings as the agent predicts them."""
-    return task.search_with_agent()
+    return task.with_agent
+
+
+@method("agent_matched", reranks=False, follows_agent=True)
+def _agent_matched(task: Task) -> SearchResult:
+    """NaiveRAG with the agent's reranker, at the price of its search."""
+    return _instead_of_agent(task, partial(baselines.naive_matched, tokens=task.with_agent.cost))
+
+
+@method("agent_climb", reranks=False, follows_agent=True)
+def _agent_climb(task: Task) -> SearchResult:
+    """The greedy climb with the agent's reranker and settings."""
+    return _instead_of_agent(task, baselines.greedy_climb)
+
+
+def _instead_of_agent(task: Task, rival: Choose) -> Selected:
+    """What a rival chooses where the agent's search had chosen; that search is no part of its time."""
+    found = task.with_agent
+    timings = {step: seconds for step, seconds in found.timings.items() if step != "search"}
+    with timed(timings, "search"):
+        result = rival(found.query, found.candidates, task.judges[found.reranker], found.config)
+    return replace(found, timings=timings, **{own.name: getattr(result, own.name) for own in fields(SearchResult)})
 
 
 @method("order_reversed", after_tree=True)

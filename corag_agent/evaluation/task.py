@@ -179,7 +179,8 @@ class Task:
         price = self.config.cost_coefficient * cost / self.config.budget
         return SearchResult(chosen, chunks, value, value - price, cost, evaluations=1)
 
-    def search_with_agent(self) -> Selected:
+    @cached_property
+    def with_agent(self) -> Selected:
         """The whole pipeline, with reranker and settings as the agent predicts them.
 
         Raises:

@@ -150,6 +150,32 @@ def test_the_agent_decides_unless_a_sweep_does(tmp_path: Path) -> None:
             assert not row["on_distribution"]
 
 
+def test_the_agents_rivals_have_its_reranker_settings_and_tokens(tmp_path: Path) -> None:
+    experiment = Experiment("a", methods=["agent", "agent_matched", "agent_climb"])
+    run = evaluated(tmp_path, [experiment], agent=FixedAgent())
+    rows = {key: part.iloc[0] for key, part in run.records.groupby(["question_id", "method"])}
+    assert len(rows) == len(run) == 18
+    config = replace(CONFIG.search, iterations=2, exploration=0.7, selection="uct", cost_coefficient=0.3)
+    with tiny_job(tmp_path / "other", [experiment]) as job:
+        corpus = job.corpus(job.data["tiny"], 8)
+        for question in job.data["tiny"].questions:
+            found = corpus.store.search(corpus.components.embedder.encode([question.text])[0], 5)
+            problem = (question.text, found, rerankers()["two"], config)
+            spent = search_policy_tree(*problem).cost
+            for name, expected in (
+                ("agent_matched", b.naive_matched(*problem, tokens=spent)),
+                ("agent_climb", b.greedy_climb(*problem)),
+            ):
+                row = rows[question.id, name]
+                assert (tuple(row["order"]), row["prompt_tokens"]) == (expected.order, expected.cost)
+                assert (row["evaluations"], row["objective"]) == (
+                    expected.evaluations,
+                    pytest.approx(expected.objective),
+                )
+                assert json.loads(row["settings"])["cost_coefficient"] == 0.3
+            assert rows[question.id, "agent_matched"]["prompt_tokens"] <= spent
+
+
 @pytest.fixture
 def toy() -> Iterator[None]:
     yield
