@@ -118,6 +118,8 @@ class LabelDataModule(LightningDataModule):
             if folds is None
             else split_by_folds(self.table, folds, fold, seed, split_by)
         )
+        if folds is None:
+            self._warn_of_divided()
         if limit is not None:
             drawn = np.random.default_rng(seed).permutation(self.splits["train"])[:limit]
             self.splits["train"] = np.sort(drawn)
@@ -297,6 +299,28 @@ class LabelDataModule(LightningDataModule):
     @property
     def _drawn(self) -> str:
         return "training questions" if self.hparams["train_on"] == "all" else "kept training questions"
+
+    def _warn_of_divided(self) -> None:
+        table = self.table
+        if table.groups is None:
+            return
+        splits = table.questions["split"].to_numpy()
+        groups = {int(number): splits[table.groups == number] for number in np.unique(table.groups)}
+        divided = {number: own for number, own in groups.items() if len(set(own)) > 1}
+        if divided:
+            first, own = next(iter(divided.items()))
+            at = int(np.argmax(table.groups == first))
+            logger.warning(
+                "%d of %d groups of questions that share documents are divided between splits (%d of %d questions), "
+                "the first is that of %r (%s), so what is measured on them was seen in training; `corag label --merge` "
+                "of the table, alone or with others, gives each group one split",
+                len(divided),
+                len(groups),
+                sum(map(len, divided.values())),
+                len(table),
+                table.questions["documents"][at][0],
+                ", ".join(f"{split} {(own == split).sum()}" for split in self.splits if split in own),
+            )
 
     def _warn_of_rare_classes(self) -> None:
         counts = np.bincount(self.best_labels.reranker[self.taught], minlength=len(self.rerankers))

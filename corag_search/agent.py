@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.agent_format import AGENT, CHUNK_MEAN, EMBEDDING, SETTINGS, AgentFormat, Array
+from corag_search.agent_labels import label_settings
 from corag_search.errors import InputError
 from corag_search.hub import fetch_agent
 from corag_search.query_features import STATISTICS, QueryFeatures
@@ -116,9 +117,7 @@ class ConfigurationAgent:
     @property
     def selection(self) -> str:
         """The selection rule that its labels were made with: c means another thing to another rule."""
-        labels = self.config.get("labels")
-        search = labels.get("search") if isinstance(labels, Mapping) else None
-        return str(search.get("selection", "uct")) if isinstance(search, Mapping) else "uct"
+        return str(label_settings(self.config).get("selection", "uct"))
 
     @property
     def input_dim(self) -> int:

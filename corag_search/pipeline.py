@@ -13,6 +13,7 @@ from typing import Any
 
 from corag_search.agent import ConfigurationAgent, Prediction
 from corag_search.agent_format import SETTINGS
+from corag_search.agent_labels import LabelWatch
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.embedders import load_embedder
@@ -93,7 +94,8 @@ class Corag:
         store: Where candidates come from; None when every call gives its `candidates`.
         embedder: The one that built the store; None for `config.embedder`, loaded when first needed.
         config: Settings; its component names are used for what is not given here.
-        agent: Predicts reranker and settings for each query; None for the configured ones.
+        agent: Predicts reranker and settings for each query; None for the configured ones. A warning tells, once, when
+            it is used otherwise than its labels were made.
         retriever: Gives the candidates; by `config.retrieval` from the store when None.
         generator: Writes the answer; loaded by `config.generator` when first needed.
         tokenizer: Counts; loaded by `config.tokenizer` when first needed.
@@ -115,9 +117,11 @@ class Corag:
     ) -> None:
         self.config = config or PipelineConfig()
         self.agent = agent
+        self._watch = None if agent is None else LabelWatch(agent.config)
         self._store = store
         self._embedder = None if embedder is None else self._checked(embedder)
         self._retriever = retriever
+        self._retrieves_as_configured = retriever is None
         self._generator = generator
         self._tokenizer = tokenizer
         self._rerankers: dict[str, Reranker] = {}
@@ -252,6 +256,7 @@ class Corag:
             predicted = {n: getattr(prediction, n) for n in SETTINGS}
             predicted["selection"] = self.agent.selection
             config = replace(config, **{name: value for name, value in predicted.items() if name not in settings})
+            self._compare_with_labels(config, count or len(given), retriever)
         if reranker is None:
             reranker = prediction.reranker if prediction else self.config.reranker
         judge = self._reranker(reranker)
@@ -333,9 +338,33 @@ class Corag:
         vectors = embed_candidates(candidates, self.embedder, self._store)
         return agent.predict(embedding, query_features(query, embedding, candidates, vectors))
 
+    def _compare_with_labels(self, config: SearchConfig, candidates: int, retriever: Retriever | None) -> None:
+        """Warn of an agent whose labels were made otherwise; nothing is loaded for it."""
+        if self._watch is None:
+            return
+        used: dict[str, Any] = {name: getattr(config, name) for name in ("budget", "max_chunks")}
+        used |= {name: str(getattr(config, name)) for name in ("selection", "final_rule")}
+        used["candidates"] = candidates
+        if retriever is not None and self._retrieves_as_configured:
+            used["retrieval"] = self.config.retrieval
+            used |= {"chunk_size": self.store.chunk_size} if self.store.chunk_size else {}
+        self._watch.compare(used | self._answering(), stacklevel=3)
+
+    def _answering(self) -> dict[str, Any]:
+        """Prompt and generator, as far as known; nothing where chunks are chosen for somebody else's prompt."""
+        loaded = self._generator
+        if loaded is None and self._store is None:
+            return {}
+        known = {"prompt": self.config.prompt.fingerprint, "generator": self.config.generator["name"]}
+        return (
+            known if loaded is None else known | {"generator": loaded.name, "generator_fingerprint": loaded.fingerprint}
+        )
+
     def _prompt(self, selected: Selected) -> tuple[str, dict[str, float]]:
         timings = dict(selected.timings)
         generator, tokenizer = self.generator, self.tokenizer  # loaded before the clock starts
+        if self._watch is not None:
+            self._watch.compare(self._answering(), stacklevel=3)  # the generator is there now, with its fingerprint
         with timed(timings, "prompt"):
             prompt = self.config.prompt.fill(selected.query, [chunk.text for chunk in selected.chunks])
             check_context(prompt, self.config.max_answer_tokens, generator, tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from corag_search.errors import InputError
+from data_prep.groups import connected
+from data_prep.splits import undivided
 from data_prep.table import LabelTable
 from data_prep.table_files import FEATURES
 
@@ -25,6 +28,10 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
     and the fingerprint lists the parts; tables that were merged before keep the ids that they have. Documents keep
     their names, which are the same in all languages and differ between data sets (see `document_names`). What a table
     lacks, and what others have other statistics of, the new one lacks.
+
+    Questions keep their splits, but that those which share a document, directly or through others, come into one (see
+    `undivided`); a warning says how many questions moved. The order of the tables makes no difference, nor does merging
+    in turn where all name documents, and merging what was merged changes nothing.
 
     Args:
         tables: At least one.
@@ -47,7 +54,11 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
     parts = _parts(tables)
     several = len(parts) > 1
     lost = _lost(tables)
-    frames = [_frames(table, _prefix(table) if several else "", lost) for table in tables]
+    prefixes = [_prefix(table) if several else "" for table in tables]
+    frames = [
+        _frames(table, prefix, lost, splits)
+        for table, prefix, splits in zip(tables, prefixes, _splits(tables, prefixes), strict=True)
+    ]
     joined = {name: _joined([own[name] for own in frames], name) for name in _FRAMES}
     fingerprint = {**first, "data": _merged_data(parts)} if several else first
     fingerprint = {key: value for key, value in fingerprint.items() if key not in lost}
@@ -88,13 +99,41 @@ def _lost(tables: Sequence[LabelTable]) -> set[str]:
     return lost | ({"statistics"} if len({table.statistic_names for table in tables}) > 1 else set())
 
 
-def _frames(table: LabelTable, prefix: str, lost: set[str]) -> dict[str, pd.DataFrame | None]:
+def _frames(table: LabelTable, prefix: str, lost: set[str], splits: list[str]) -> dict[str, pd.DataFrame | None]:
     frames = {name: getattr(table, name) for name in _FRAMES}
-    frames["questions"] = table.questions.drop(columns=list(lost), errors="ignore")
+    frames["questions"] = table.questions.drop(columns=list(lost), errors="ignore").assign(split=splits)
     return {
         name: frame if frame is None else frame.assign(question_id=prefix + frame["question_id"])
         for name, frame in frames.items()
     }
+
+
+def _splits(tables: Sequence[LabelTable], prefixes: Sequence[str]) -> list[list[str]]:
+    """Of each table's questions, one for each group of all tables; warns of the questions that this moves."""
+    rows = [
+        (prefix + name, split, own)
+        for table, prefix in zip(tables, prefixes, strict=True)
+        for name, split, own in zip(
+            table.questions["question_id"],
+            table.questions["split"],
+            table.documents or [()] * len(table),
+            strict=True,
+        )
+    ]
+    # A question stands in several tables, of which one may know another split than the others.
+    groups = connected([[("question", name), *(("document", one) for one in own)] for name, _, own in rows])
+    splits = undivided([split for _, split, _ in rows], groups)
+    moved = {name for (name, before, _), after in zip(rows, splits, strict=True) if before != after}
+    if moved:
+        asked = {name for name, _, _ in rows}
+        warnings.warn(
+            f"{len(moved)} of {len(asked)} questions moved to the split of others that share their documents (test "
+            f"before val before train), the first is {min(moved)!r}; an agent that was trained on a part may have seen "
+            "what tests now",
+            stacklevel=3,
+        )
+    left = iter(splits)
+    return [[next(left) for _ in range(len(table))] for table in tables]
 
 
 def _joined(frames: Sequence[pd.DataFrame | None], name: str) -> pd.DataFrame | None:

@@ -9,6 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from corag_search.errors import InputError
 from data_prep.duplicates import duplicate_groups
 from data_prep.groups import connected
@@ -21,6 +24,7 @@ _PASSES = 20  # over all groups, moving one at a time; a pass without a move end
 
 COMPOUND = "compound"  # kind of the questions that `compose_questions` makes
 FRACTIONS: Mapping[str, float] = {"train": 0.6, "val": 0.15, "test": 0.25}
+_HELD_OUT = ("train", "val", "test")  # from what is seen most to what is seen least
 
 
 class SplitBy(StrEnum):
@@ -79,6 +83,30 @@ def assign_splits(
     split_of = min(fillings, key=lambda filling: filling[0])[1]
     by_question = {q.id: split_of[i] for i, group in enumerate(groups) for q in group}
     return {q.id: by_question[q.id] for q in dataset.questions}
+
+
+def undivided(splits: Sequence[str], groups: npt.NDArray[np.intp]) -> list[str]:
+    """One split for each group: test where one of its questions tests, else val where one validates, else train.
+
+    So whatever tested before does so still, and what is learned from the train split is not asked by
+    `corag evaluate --splits test`, which knows each data set by itself. It does not matter in which order groups grow
+    together, nor whether at once or in turn. The most common split of a group would keep the shares of the splits
+    nearer to what they were, but has neither property.
+
+    Args:
+        splits: Of each question, n.
+        groups: Number of the group of each, `[n]`, from 0.
+
+    Returns:
+        n splits.
+
+    Example:
+        >>> undivided(["train", "test", "val", "train", "train"], np.array([0, 0, 1, 1, 2]))
+        ['test', 'test', 'val', 'val', 'train']
+    """
+    most = np.zeros(len(splits), np.intp)
+    np.maximum.at(most, groups, [_HELD_OUT.index(split) for split in splits])
+    return [_HELD_OUT[most[group]] for group in groups]
 
 
 def _filled(

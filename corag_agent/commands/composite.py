@@ -14,6 +14,7 @@ from corag_agent.composite.fitting import STRENGTH
 from corag_agent.composite.training import FOLDS, TrainedComposite
 from corag_search.errors import InputError
 from data_prep.readers import ReaderOptions
+from data_prep.table_files import SPLITS
 
 EXAMPLE = """  corag composite --config labels.yaml --labels runs/a.parquet --data squad:a.json --store runs/a.store \\
       --out runs/composite
@@ -37,6 +38,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--stores", type=Path, nargs="+", default=None, help="A store for each --data, in place of --store."
     )
     parser.add_argument("--out", type=Path, required=True, help="Directory to write, or an earlier composite.")
+    parser.add_argument(
+        "--splits",
+        type=str,
+        nargs="+",
+        default=list(SPLITS),
+        help="Labelled questions to train on; the rest stays unseen.",
+    )
     parser.add_argument("--compose", type=int | None, default=None, help="As in labelling, for compound questions.")
     parser.add_argument("--folds", type=int, default=FOLDS, help="Of the cross-validation, by document.")
     parser.add_argument("--strength", type=float, default=STRENGTH, help="Of the penalty on the weights.")
@@ -47,7 +55,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
+    from corag_agent.callbacks.lineage import table_digest
     from corag_agent.composite.merged import is_merged, sources_of
+    from corag_agent.composite.seen import Seen, of_splits
     from corag_agent.composite.sources import Source, load_parts, one_each
     from corag_agent.composite.training import check_out, train_composite, write_composite
     from corag_search.store import VectorStore
@@ -80,11 +90,14 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
         sources = [
             Source.of(path, table, *own, *composing) for (path, table), own in zip(tables.items(), given, strict=True)
         ]
+    sources = of_splits(sources, arguments.splits)
     settings = {name: getattr(arguments, name) for name in ("folds", "strength", "seed")}
-    with progress_bar("score the labelled orders", sum(map(len, tables.values()))) as advance:
+    with progress_bar("score the labelled orders", sum(len(source.table) for source in sources)) as advance:
         trained = train_composite(sources, parts, identities, **settings, progress=advance)
     fingerprints = {source.name: source.table.fingerprint for source in sources}
-    write_composite(trained, arguments.out, fingerprints, settings)
+    digests = {path.name.removesuffix(".parquet"): table_digest(table) for path, table in tables.items()}
+    seen = Seen.of(sources, arguments.splits, digests)
+    write_composite(trained, arguments.out, fingerprints, settings, seen)
     _print(trained, arguments)
 
 

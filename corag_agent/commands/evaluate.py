@@ -27,7 +27,7 @@ FAILURES = 1  # exit code when something failed
 EXAMPLE = """  corag evaluate --config configs/evaluate.yaml --out runs/evaluation --dry-run
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation --only main --answers runs/labels.answers.sqlite
-  corag evaluate --config configs/evaluate.yaml --out runs/evaluation --take xquad.en=40 xquad.zh=10 --without agent
+  corag evaluate --config configs/evaluate.yaml --out runs/evaluation --take xquad.en=40 xquad.zh=10
   corag evaluate --config configs/evaluate.yaml --out runs/evaluation --collect --by domain --baseline best_single
 Run it again after an interruption, or with more data sets, methods or questions: what is done is kept. While anything
 is left that failed, the exit code is 1."""
@@ -66,6 +66,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from corag_agent.evaluation.collecting import collect
     from corag_agent.evaluation.estimate import estimate_job
     from corag_agent.evaluation.job import EvaluationOptions, ledger_state, opened_job, run_job
+    from corag_agent.evaluation.seen_questions import warn_of_seen
     from corag_search.registry import whole
 
     options = EvaluationOptions(
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
         ledger = ledger_state(job) if arguments.collect else run_job(job).ledger
         evaluated = collect(job, ledger.done, ledger.failed)
     evaluated.write(arguments.out)
+    warn_of_seen(job, evaluated if arguments.splits is None else evaluated.of_splits(arguments.splits))
     _print_run(evaluated, arguments)
     return FAILURES if (evaluated.records["error"] != "").any() else 0
 

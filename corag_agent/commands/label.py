@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Set
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from corag_agent.cli import print_json, print_out
 from corag_agent.commands.label_tables import add_tables, print_selection, run_on_tables
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
 from corag_search.errors import InputError
+from corag_search.pipeline_config import PipelineConfig
 from data_prep.dataset import Dataset, Question
 from data_prep.estimate import PROBED, TokenPrice, Work, work_rows
 from data_prep.grid import LabelGrid
@@ -87,13 +89,25 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     asked = replace(dataset, questions=questions)
     dataset = replace(dataset, questions=(*dataset.questions, *made))
     chosen = asked if arguments.limit is None else asked.select(arguments.limit, arguments.seed)
-    job = (dataset, chosen.questions, pipeline_of(arguments), arguments.grid, arguments.out, options)
+    config = pipeline_of(arguments)
+    if options.rescored is None:
+        _warn_of_one_reranker(config)
+    job = (dataset, chosen.questions, config, arguments.grid, arguments.out, options)
     if arguments.dry_run:
         _print_estimate(estimate_label_job(*job, probe=arguments.probe), arguments, options)
         return 0
     done = run_label_job(*job)
     _print_run(done, arguments, options)
     return FAILURES if done.failures else 0
+
+
+def _warn_of_one_reranker(config: PipelineConfig) -> None:
+    if len(config.rerankers) == 1:
+        warnings.warn(
+            f"rerankers names only {next(iter(config.rerankers))}, so an agent trained on these labels has no reranker "
+            "to choose; name all that it is to choose among",
+            stacklevel=3,
+        )
 
 
 def _options(arguments: argparse.Namespace) -> JobOptions:

@@ -13,6 +13,7 @@ from corag_agent.composite.validation import Chooser
 from corag_search.rerankers.composite_features import feature_names
 
 if TYPE_CHECKING:
+    from corag_agent.composite.seen import Seen
     from corag_agent.composite.training import TrainedComposite
 
 HEADER = ("chosen by", "ROUGE-L", "tokens", "rank correlation", "composite above it by")
@@ -43,7 +44,9 @@ def weight_rows(trained: TrainedComposite) -> list[tuple[str, str]]:
     return [(names[at], f"{weights[at]:+.4f}") for at in np.argsort(-np.abs(weights), kind="stable").tolist()]
 
 
-def card_of(trained: TrainedComposite, labels: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> str:
+def card_of(
+    trained: TrainedComposite, labels: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], seen: Seen
+) -> str:
     """The card as Markdown; arguments as of `write_composite`."""
     parts = [
         (f"`{part.name}`", json.dumps(dict(part.options)) if part.options else "–", part.fingerprint or "–")
@@ -75,9 +78,9 @@ reranker = load_reranker("composite", path="path/of/this/directory")
 
 ## Training
 
-{trained.questions} questions of {trained.groups} groups that share no document, {trained.orders} orders with an
-outcome; {", ".join(f"{name} {value}" for name, value in settings.items())}. ROUGE-L where all features are at their
-means: {trained.model.bias:.3f}. For one standard deviation of each:
+{trained.questions} questions of the splits {", ".join(seen.splits)}, of {trained.groups} groups that share no document,
+{trained.orders} orders with an outcome; {", ".join(f"{name} {value}" for name, value in settings.items())}.
+ROUGE-L where all features are at their means: {trained.model.bias:.3f}. For one standard deviation of each:
 
 {markdown_table(("feature", "weight"), weight_rows(trained))}
 

@@ -51,7 +51,7 @@ def sources_of(
                 f"{path} has no question of {dataset.name} whose candidates are in the store that goes with it; name "
                 "--data and --stores in pairs, each pair once, with its compound questions"
             )
-        part = _part(table, own, prefix)
+        part = part_of(table, own, prefix)
         sources.append(replace(Source.of(path, part, dataset, store, compose, seed), name=dataset.name))
         left = {name: candidates for name, candidates in left.items() if name not in own}
     if left:
@@ -62,8 +62,8 @@ def sources_of(
     return sources
 
 
-def _part(table: LabelTable, names: Sequence[str], prefix: str) -> LabelTable:
-    """The table of some questions, under the ids that they had before the merge."""
+def part_of(table: LabelTable, names: Sequence[str], prefix: str = "") -> LabelTable:
+    """The table of some questions, without its repeats; their ids lose the prefix that a merge gave them."""
 
     def own(frame: pd.DataFrame) -> pd.DataFrame:
         rows = frame[frame["question_id"].isin(names)]

@@ -28,6 +28,7 @@ class Source:
 
     Attributes:
         name: For tables.
+        data: Name of the data set.
         table: The labels.
         questions: By id; those of the table, perhaps others too.
         documents: Names of the documents of each question's gold passages, by id, as `document_names` has them.
@@ -35,6 +36,7 @@ class Source:
     """
 
     name: str
+    data: str
     table: LabelTable
     questions: Mapping[str, Question]
     documents: Mapping[str, tuple[str, ...]]
@@ -70,7 +72,7 @@ class Source:
                     "that was labelled with"
                 )
         documents = dict(zip(questions, gold_documents(dataset, questions.values()), strict=True))
-        return cls(path.name.removesuffix(".parquet"), table, questions, documents, chunks)
+        return cls(path.name.removesuffix(".parquet"), dataset.name, table, questions, documents, chunks)
 
 
 def _check_store(path: Path, table: LabelTable, store: VectorStore) -> None:

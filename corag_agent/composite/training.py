@@ -12,6 +12,7 @@ from safetensors.numpy import save
 from corag_agent.composite.card import card_of
 from corag_agent.composite.examples import Example, examples_of
 from corag_agent.composite.fitting import STRENGTH, fit_composite
+from corag_agent.composite.seen import Seen
 from corag_agent.composite.sources import Source
 from corag_agent.composite.validation import Chooser, compare_choosers, groups_of, held_out_predictions
 from corag_search.files import check_replaceable
@@ -56,7 +57,7 @@ def train_composite(
     seed: int = 0,
     progress: Callable[[int], Any] = lambda count: None,
 ) -> TrainedComposite:
-    """Score all orders, cross-validate by document, and fit on everything.
+    """Score all orders, cross-validate by document, and fit on all that is given.
 
     Args:
         sources: At least one; their names differ.
@@ -96,7 +97,11 @@ def train_composite(
 
 
 def write_composite(
-    trained: TrainedComposite, out: Path, labels: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]
+    trained: TrainedComposite,
+    out: Path,
+    labels: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    seen: Seen,
 ) -> None:
     """Writes weights, configuration and card, all or nothing; the same composite gives the same bytes.
 
@@ -105,6 +110,7 @@ def write_composite(
         out: Directory to make; an earlier composite there is replaced.
         labels: Fingerprint of each table, by name.
         settings: Folds, strength and seed of the training.
+        seen: What it was trained on.
 
     Raises:
         InputError: `out` is anything but an earlier composite.
@@ -119,9 +125,10 @@ def write_composite(
             for chooser in trained.choosers
         },
         "labels": dict(labels),
+        "seen": asdict(seen),
     }
     weights = save(dict(sorted(trained.model.tensors().items())))
-    write_weights(out, COMPOSITE, weights, config, card_of(trained, labels, settings), check=read_composite)
+    write_weights(out, COMPOSITE, weights, config, card_of(trained, labels, settings, seen), check=read_composite)
 
 
 def check_out(out: Path) -> None:

@@ -74,9 +74,7 @@ class Agents:
         if self.cross_fitted is None:
             (agent,) = self.agents
             return Assigned(agent, _digest(agent, {}))
-        documents = [data.dataset.document(gold.document) for gold in question.gold_passages]
-        # A title is one document in all data sets and languages; without one, data set and id tell documents apart.
-        names = [name for d in documents for name in (d.title, f"{data.dataset.name}/{d.id}") if name]
+        names = names_of_documents(data, question)
         folds = self.cross_fitted.folds_of(data.dataset.name, question.id, names)
         if len(folds) > 1:
             listed = ", ".join(map(str, sorted(folds)))
@@ -86,6 +84,13 @@ class Agents:
         fold = folds.pop() if (held_out := bool(folds)) else drawn
         about = {"fold": fold, "held_out": held_out}
         return Assigned(self.agents[fold], _digest(self.agents[fold], about), about)
+
+
+def names_of_documents(data: SourceData, question: Question) -> list[str]:
+    """Of the documents of a question's gold passages, by which labels may know them."""
+    documents = [data.dataset.document(gold.document) for gold in question.gold_passages]
+    # A title is one document in all data sets and languages; without one, data set and id tell documents apart.
+    return [name for d in documents for name in (d.title, f"{data.dataset.name}/{d.id}") if name]
 
 
 def held_out_counts(records: pd.DataFrame) -> dict[str, int] | None:

@@ -16,7 +16,7 @@ from corag_agent.evaluation.plan import Unit, plain_search
 from corag_agent.evaluation.scoring import exact_match, gold_recall, human_rouge, token_f1
 from corag_agent.evaluation.structure import Structure, measure_structure
 from corag_agent.evaluation.task import Assigned, Components, Corpus, Task, shared_judges
-from corag_search.agent import ConfigurationAgent
+from corag_search.agent_labels import off_distribution
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.generators.base import GeneratorError
@@ -299,24 +299,21 @@ class Evaluator:
         }
 
     def _on_distribution(self, picked: Chosen) -> bool:
-        return picked.agent is None or not off_distribution(picked.agent.loaded(), self.components, picked.unit)
-
-
-def off_distribution(agent: ConfigurationAgent, components: Components, unit: Unit) -> list[str]:
-    """In which settings a unit differs from those that the agent's labels were made with."""
-    labels: Mapping[str, Any] = agent.config.get("labels") or {}
-    search, config = labels.get("search", {}), components.config
-    pairs = {
-        "chunk_size": (labels.get("chunking", {}).get("chunk_size"), unit.chunk_size),
-        "tokenizer": (labels.get("chunking", {}).get("tokenizer"), config.tokenizer),
-        "budget": (search.get("budget"), unit.budget),
-        "max_chunks": (search.get("max_chunks"), unit.config.max_chunks),
-        "candidates": (search.get("candidates"), unit.candidates),
-        "retrieval": (search.get("retrieval", "dense"), config.retrieval),
-        "prompt": (labels.get("prompt"), config.prompt.fingerprint),
-        "generator": (labels.get("generator", {}).get("fingerprint"), components.generator.fingerprint),
-    }
-    return [name for name, (trained, used) in pairs.items() if trained != used]
+        """Whether no agent is followed, or one whose labels are known to have been made with these settings."""
+        if picked.agent is None:
+            return True
+        own, unit = self.components, picked.unit
+        used = {
+            "chunk_size": unit.chunk_size,
+            "tokenizer": own.config.tokenizer,
+            "budget": unit.budget,
+            "max_chunks": unit.config.max_chunks,
+            "candidates": unit.candidates,
+            "retrieval": own.config.retrieval,
+            "prompt": own.config.prompt.fingerprint,
+            "generator_fingerprint": own.generator.fingerprint,
+        }
+        return not off_distribution(picked.agent.loaded().config, used)
 
 
 def _failed(unit: Unit, error: Exception) -> Outcome:

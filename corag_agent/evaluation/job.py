@@ -266,7 +266,7 @@ def run_job(job: Job) -> Recorder:
             for experiment, planned in job.plan:
                 workers = 1 if experiment.timing else job.options.workers
                 if experiment.timing:
-                    _warm_up(job, experiment, planned)
+                    _warm_up(job, recorder, job.work(experiment, planned))
                 _spread(workers, job.work(experiment, planned), lambda work: _do(job, recorder, work))
             recorder.finish()
         return recorder
@@ -285,10 +285,15 @@ def ledger_state(job: Job) -> Ledger:
         return ledger
 
 
-def _warm_up(job: Job, experiment: Experiment, planned: tuple[Unit, ...]) -> None:
-    first = next(job.work(experiment, planned), None)
-    if first is not None and planned:
-        job.evaluator.warm_up(job.corpus(first.data, planned[0].chunk_size), first.question)
+def _warm_up(job: Job, recorder: Recorder, works: Iterator[Work]) -> None:
+    """Touch each store that something pending is timed on: the first read of a mapped one is slow."""
+    warm: set[tuple[str, int]] = set()
+    for work in works:
+        for key, unit in job.keys(work).items():
+            store = work.data.source.name, unit.chunk_size
+            if store not in warm and recorder.pending(key):
+                warm.add(store)
+                job.evaluator.warm_up(job.corpus(work.data, unit.chunk_size), work.question)
 
 
 def _count_pending(job: Job, recorder: Recorder) -> int:

@@ -214,6 +214,7 @@ class _Pipeline(Corag):
             tokenizer=own.tokenizer,
         )
         self._judges = task.judges
+        self._watch = None  # an evaluation marks its rows instead, `on_distribution`
 
     def reranker(self, name: str) -> Reranker:
         """As `Corag.reranker`, out of the task's judges.

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from corag_agent.composite.card import rows_of
 from corag_agent.composite.examples import Example
 from corag_agent.composite.fitting import fit_composite
-from corag_agent.composite.sources import one_each
+from corag_agent.composite.seen import Seen, of_splits
+from corag_agent.composite.sources import Source, one_each
 from corag_agent.composite.training import TrainedComposite, write_composite
 from corag_agent.composite.validation import COMPOSITE, compare_choosers, groups_of, held_out_predictions
 from corag_search.errors import InputError
 from corag_search.rerankers.composite_model import PartIdentity, read_composite
+from data_prep.table import LabelTable
+from tests.corag_agent.synthetic_labels import separable_table
 
 
 def make_example(
@@ -195,22 +198,91 @@ def test_what_is_written_is_read_again_and_equal_bytes_each_time(tmp_path: Path)
         groups=6,
     )
     labels, training = {"made": {"generator": "g"}}, {"folds": 3, "strength": 0.3, "seed": 0}
+    seen = Seen(("train", "val"), {"made": "123"}, ("made/q1",), ("d0", "d1"))
     for name in ("one", "other"):
-        write_composite(trained, tmp_path / name, labels, training)
-    write_composite(trained, tmp_path / "one", labels, training)  # an earlier one is replaced
+        write_composite(trained, tmp_path / name, labels, training, seen)
+    write_composite(trained, tmp_path / "one", labels, training, seen)  # an earlier one is replaced
     for file in ("model.safetensors", "config.json", "README.md"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
     model, parts = read_composite(tmp_path / "one")
-    assert parts == trained.parts
+    assert parts == trained.parts and Seen.read(tmp_path / "one") == seen
     np.testing.assert_array_equal(model.predict(examples[0].features), trained.model.predict(examples[0].features))
     card = (tmp_path / "one" / "README.md").read_text()
     assert '| `bm25` | {"k1": 1.2} | – |' in card and f"| {COMPOSITE} |" in card and "bm25.best" in card
+    assert "12 questions of the splits train, val, of 6 groups" in card
     (tmp_path / "other" / "mine.txt").write_text("x")
     with pytest.raises(InputError, match=r"also holds mine\.txt, which would be lost"):
-        write_composite(trained, tmp_path / "other", labels, training)
+        write_composite(trained, tmp_path / "other", labels, training, seen)
 
 
 def test_one_for_all_or_one_for_each() -> None:
     assert one_each("data", ["a"], 3) == ["a"] * 3 and one_each("data", ["a", "b"], 2) == ["a", "b"]
     with pytest.raises(InputError, match="data must be one for all 3 label tables or one for each, got 2"):
         one_each("data", ["a", "b"], 3)
+
+
+# ------------------------------------------------------------ what is held out
+
+
+def made_source(name: str, rows: dict[str, tuple[str, list[str]]], data: str) -> Source:
+    """A source of question → its split and documents."""
+    table = separable_table(len(rows))
+    renamed = dict(zip(table.questions["question_id"], rows, strict=True))
+    scores = table.scores.assign(question_id=table.scores["question_id"].map(renamed))
+    splits = {question: split for question, (split, _) in rows.items()}
+    questions = table.questions.assign(question_id=list(rows), split=list(splits.values()))
+    documents = {question: tuple(own) for question, (_, own) in rows.items()}
+    return Source(name, data, LabelTable(scores, questions, table.fingerprint), {}, documents, {})
+
+
+def sources_of_two_languages() -> list[Source]:
+    english = {"a": ("test", ["A"]), "b": ("train", ["B"]), "c": ("val", ["C"]), "none": ("train", [])}
+    chinese = {"a": ("train", ["A"]), "a2": ("train", ["A", "D"]), "d": ("train", ["D"]), "e": ("train", ["E"])}
+    return [made_source("one", english, "en"), made_source("two", chinese, "zh")]
+
+
+@pytest.mark.parametrize(
+    ("splits", "questions"),
+    [
+        # Chinese questions about A, and D that one of them joins to it, are held out since an English one about A is.
+        (["train", "val"], ["en/b", "en/c", "en/none", "zh/e"]),
+        (["train"], ["en/b", "en/none", "zh/e"]),
+        (["test"], ["en/a", "zh/a", "zh/a2", "zh/d"]),
+        (["val"], ["en/c"]),
+        (["test", "val", "train"], ["en/a", "en/b", "en/c", "en/none", "zh/a", "zh/a2", "zh/d", "zh/e"]),
+    ],
+)
+def test_only_questions_of_the_splits_are_trained_on(splits: list[str], questions: list[str]) -> None:
+    sources = of_splits(sources_of_two_languages(), splits)
+    seen = Seen.of(sources, splits, {"one": "1"})
+    assert list(seen.questions) == questions
+    assert [f"{s.data}/{q}" for s in sources for q in s.table.questions["question_id"]] == questions
+    assert seen.splits == tuple(name for name in ("train", "val", "test") if name in splits)
+
+
+@pytest.mark.parametrize(("splits", "named"), [(["train", "dev"], "got 'dev'"), ([], "got 'none'")])
+def test_unknown_splits(splits: list[str], named: str) -> None:
+    with pytest.raises(InputError, match=f"splits must be some of train, val, test, {named}"):
+        of_splits(sources_of_two_languages(), splits)
+
+
+def test_splits_without_a_question() -> None:
+    with pytest.raises(InputError, match="no labelled question is of the splits val"):
+        of_splits([made_source("one", {"a": ("train", ["A"])}, "en")], ["val"])
+
+
+def test_what_has_been_seen() -> None:
+    sources = of_splits(sources_of_two_languages(), ["train", "val"])
+    seen = Seen.of(sources, ["train", "val"], {})
+    assert seen.documents == ("B", "C", "E")
+    assert seen.knows("de", "unlabelled", ["X", "B"]) and seen.knows("en", "none", [])
+    assert not seen.knows("zh", "a", ["A"]) and not seen.knows("zh", "none", []) and not seen.knows("en", "b2", ["X"])
+
+
+def test_a_record_from_before_and_a_broken_one(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    assert Seen.read(tmp_path) is None
+    config.write_text('{"seen": {"splits": ["train"]}}')
+    with pytest.raises(InputError, match="seen must have splits, tables, questions and documents"):
+        Seen.read(tmp_path)

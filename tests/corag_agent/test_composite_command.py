@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corag_agent.callbacks.lineage import table_digest
 from corag_agent.cli import main
 from corag_search import Corag, load_reranker
 from corag_search.rerankers.composite import CompositeReranker
@@ -156,6 +158,49 @@ def test_several_tables_and_labelling_with_the_composite_again(
         assert [part["name"] for part in config["parts"]] == ["bm25"]
         card = (tmp_path / "next" / "README.md").read_text()
         assert "On `labels` alone" in card and "On `second` alone" in card
+
+
+def test_an_evaluation_knows_what_its_composite_has_seen(
+    labelled: Path, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = LabelTable.read(labelled / "labels.parquet")
+    with capturing(capsys) as run:
+        code, out, err = run(labelled, tmp_path / "part", splits=["train", "val"], folds=[2], json=[])
+        assert code == 0, err
+        assert run(labelled, tmp_path / "all")[0] == 0
+    questions = table.questions
+    trained_on = questions.loc[questions["split"] != "test", "question_id"]
+    assert json.loads(out)["questions"] == len(trained_on) < len(table)
+    config = json.loads((tmp_path / "part" / "config.json").read_text())
+    assert config["seen"]["questions"] == [f"corpus/{name}" for name in trained_on]
+    assert config["seen"]["tables"] == {"labels": table_digest(table)}
+    # An older one differs in the record alone.
+    shutil.copytree(tmp_path / "all", tmp_path / "old")
+    config = json.loads((tmp_path / "old" / "config.json").read_text())
+    del config["seen"]
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+
+    def evaluate(composite: str, reranker: str = "composite", *more: str) -> list[str]:
+        rerankers = f"{{bm25: {{}}, composite: {{path: {tmp_path}/{composite}}}}}"
+        data = json.dumps([{"name": "mine", "data": f"jsonl:{labelled}/corpus", "stores": {32: f"{labelled}/store"}}])
+        runs = json.dumps([{"name": "main", "methods": ["naive_rag", "tree"], "rerankers": [reranker]}])
+        generator = json.dumps({"name": "openai", "base_url": f"{endpoint}/v1", "model": "m"})
+        given = ("--rerankers", rerankers, "--generator", generator, "--data", data, "--runs", runs, *PIPELINE)
+        capsys.readouterr()
+        assert main(["evaluate", *given, "--out", f"{tmp_path}/{composite}-run", "--resamples", "10", *more]) == 0
+        return [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+
+    count = len(questions)
+    (said,) = evaluate("all")
+    assert "composite all was trained on the splits train, val, test" in said
+    assert f"of the {count} questions that it chose for, it has seen {count}" in said
+    assert len(evaluate("all", "composite", "--splits", "test")) == 1
+    (said,) = evaluate("part")
+    assert f"of the {count} questions that it chose for, it has seen {len(trained_on)}" in said
+    assert evaluate("part", "composite", "--splits", "test") == []
+    (said,) = evaluate("old")
+    assert "composite old does not say which questions it was trained on" in said
+    assert evaluate("old", "bm25") == []  # configured, but nothing is chosen by it
 
 
 def both(folder: Path, **more: Any) -> dict[str, Any]:

@@ -474,3 +474,30 @@ def test_class_weights_by_hand(tmp_path: Path) -> None:
     flatten_scores(table, beta[:5]).write(tmp_path / "labels.parquet")
     # 10, 5 and 10 of 25.
     assert LabelDataModule(data_path(tmp_path)).class_weights.tolist() == pytest.approx([25 / 30, 25 / 15, 25 / 30])
+
+
+def with_splits(tmp_path: Path, split: dict[str, str]) -> str:
+    """A table whose documents d0, d1 … have the split that is given for them, and train otherwise; q000 has d0."""
+    table = with_features(separable_table())
+    splits = [
+        split.get(name, split.get(own[0], "train"))
+        for name, own in zip(table.questions["question_id"], table.documents, strict=True)
+    ]
+    LabelTable(table.scores, table.questions.assign(split=splits), table.fingerprint).write(tmp_path / "l.parquet")
+    return str(tmp_path / "l.parquet")
+
+
+def test_a_document_in_two_splits_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = LabelDataModule(with_splits(tmp_path, {"d3": "test", "d7": "val", "q003": "train"}))
+    assert len(data.splits["test"]) == 3
+    (message,) = caplog.messages
+    # Documents are of every twelfth question among 48: four questions each.
+    assert message.startswith("1 of 12 groups of questions that share documents are divided between splits (4 of 48 ")
+    assert "the first is that of 'd3' (train 1, test 3)" in message and "`corag label --merge`" in message
+
+
+def test_whole_documents_and_folds_are_not_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    LabelDataModule(with_splits(tmp_path, {"d3": "test", "d7": "val"}))
+    LabelDataModule(with_splits(tmp_path, {"d3": "test", "d7": "val", "q003": "train"}), folds=3)
+    LabelDataModule(write_separable_table(tmp_path))  # it names no documents
+    assert caplog.messages == []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -173,6 +174,7 @@ class FixedAgent:
 
     selection = "uct"
     needs_features = False
+    config: ClassVar[dict] = {}
 
     def __init__(self, embedder: str = "minilm") -> None:
         self.seen: list[np.ndarray] = []
@@ -307,3 +309,12 @@ def test_shipped_configurations_are_valid(name: str) -> None:
     from corag_search.shipped import shipped
 
     assert PipelineConfig.from_file(shipped("configs") / f"{name}.yaml").search.budget >= 240
+
+
+def test_the_paper_configuration_has_its_six_rerankers() -> None:
+    from corag_search.rerankers.cross_encoder import CROSS_ENCODERS
+    from corag_search.shipped import shipped
+
+    rerankers = PipelineConfig.from_file(shipped("configs") / "paper.yaml").rerankers
+    assert set(rerankers) == set(CROSS_ENCODERS) and len(rerankers) == 6
+    assert not any("trust_remote_code" in options for options in rerankers.values()), "that is the user's to say"

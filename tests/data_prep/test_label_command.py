@@ -52,6 +52,7 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
     )
     endpoint = Endpoint()
     out = tmp_path / "labels.parquet"
+    errors: list[str] = []
     with serving(endpoint) as (url, requests):
 
         def label(*options: str) -> tuple[int, str]:
@@ -66,12 +67,17 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
             )
             captured = capsys.readouterr()
             assert code < 2, captured.err
+            errors.append(captured.err)
             return code, captured.out
 
         prices = ("--price.prompt", "1000", "--price.answer", "10000")
         code, printed = label("--dry-run", "--probe", "1", "--json", *prices)
         estimate = json.loads(printed)["estimate"]
         asked = len(requests)
+        warned = (
+            "corag: warning: rerankers names only bm25, so an agent trained on these labels has no reranker to choose"
+        )
+        assert errors[0].count(warned) == 1
         assert code == 0 and not out.exists()
         assert (estimate["questions"], estimate["searches"]) == (3, 3)
         assert estimate["llm_calls"] == 3 * asked and estimate["prompt_tokens"] == 3 * asked * 1000

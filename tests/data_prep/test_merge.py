@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from data_prep.merge import merge_tables
 from data_prep.selection import choose_labels
 from data_prep.table import LabelTable
 
+SHARED = "moved to the split of others that share their documents"
 GRID = LabelGrid(exploration=(0.0, 1.0), cost_coefficient=(0.1,), iterations=(5,))
 RERANKERS = ["z", "a"]
 
@@ -168,3 +172,124 @@ def test_features_that_a_table_lacks_are_lost_and_nothing_else() -> None:
     merged = merge_tables([new, other])
     assert (merged.statistics, merged.statistic_names) == (None, ())
     assert merged.documents == [("d",), ("e",), ("f",)] and merged.chunk_means is not None
+
+
+def split_table(data: str, rows: dict[str, tuple[str, list[str]]]) -> LabelTable:
+    """A table of question → its split and documents."""
+    table = make_table(dict.fromkeys(rows, 0.5), data, data)
+    splits, documents = zip(*(rows[name] for name in ids(table)), strict=True)
+    questions = table.questions.assign(split=splits, documents=list(documents))
+    return LabelTable(table.scores, questions, table.fingerprint)
+
+
+def splits_of(table: LabelTable) -> dict[str, str]:
+    return dict(zip(ids(table), table.questions["split"], strict=True))
+
+
+ENGLISH = {
+    "steam": ("test", ["Steam engine"]),
+    "oxygen": ("val", ["Oxygen"]),
+    "huguenot": ("train", ["Huguenot"]),
+    "force": ("train", ["Force"]),
+}
+CHINESE = {
+    "steam": ("train", ["Steam engine"]),
+    "steam2": ("train", ["Steam engine"]),
+    "oxygen": ("train", ["Oxygen"]),
+    "force": ("train", ["Force"]),
+    "rhine": ("test", ["Rhine"]),
+}
+
+
+def test_a_document_s_questions_of_all_languages_come_into_one_split() -> None:
+    with pytest.warns(UserWarning, match=f"^3 of 9 questions {SHARED} .* the first is 'zh/oxygen'"):
+        merged = merge_tables([split_table("en", ENGLISH), split_table("zh", CHINESE)])
+    # Three train questions against one test question, and still they test: English has held that article out.
+    assert splits_of(merged) == {
+        "en/force": "train",
+        "en/huguenot": "train",
+        "en/oxygen": "val",
+        "en/steam": "test",
+        "zh/force": "train",
+        "zh/oxygen": "val",
+        "zh/rhine": "test",
+        "zh/steam": "test",
+        "zh/steam2": "test",
+    }
+
+
+def test_documents_that_a_compound_question_joins_are_held_out_together() -> None:
+    one = split_table("en", {"a": ("train", ["A"]), "b": ("train", ["B"]), "c": ("train", ["C"])})
+    other = split_table("zh", {"both": ("train", ["B", "A"]), "b": ("train", ["B"])})
+    third = split_table("de", {"a": ("val", ["A"])})
+    with pytest.warns(UserWarning, match="^4 of 6 questions"):
+        assert splits_of(merge_tables([one, other, third])) == {
+            **dict.fromkeys(("de/a", "en/a", "en/b", "zh/b", "zh/both"), "val"),
+            "en/c": "train",
+        }
+
+
+def test_where_nothing_is_divided_nothing_moves() -> None:
+    table = split_table("en", ENGLISH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        merged = merge_tables([table, split_table("zh", {"rhine": ("test", ["Rhine"])})])
+    assert splits_of(merged) == {**{f"en/{name}": split for name, (split, _) in ENGLISH.items()}, "zh/rhine": "test"}
+
+
+def test_documents_are_seen_even_where_another_table_makes_them_lost() -> None:
+    bare = make_table({"q": 0.2}, "old", "old")
+    with pytest.warns(UserWarning, match="^3 of 10 questions"):
+        merged = merge_tables([split_table("en", ENGLISH), bare, split_table("zh", CHINESE)])
+    assert merged.documents is None and splits_of(merged)["zh/steam"] == "test"
+
+
+def test_a_merged_table_takes_its_parts_again_and_mends_what_was_divided_before() -> None:
+    english, chinese = split_table("en", ENGLISH), split_table("zh", CHINESE)
+    with pytest.warns(UserWarning, match="^3 of 9"):
+        merged = merge_tables([english, chinese])
+    parts = {"en": ENGLISH, "zh": CHINESE}
+    first = {f"{data}/{name}": split for data, rows in parts.items() for name, (split, _) in rows.items()}
+    before = merged.questions.assign(split=[first[name] for name in ids(merged)])
+    old = LabelTable(merged.scores, before, merged.fingerprint)  # as such tables were written before
+    for tables, moved in (
+        ([merged], 0),
+        ([merged, merged], 0),
+        ([chinese, merged], 3),
+        ([merged, chinese], 3),
+        ([old], 3),
+        ([old, merged], 3),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            again = merge_tables(tables)
+        assert again.questions.equals(merged.questions)
+        assert [str(one.message).split(" questions ")[0] for one in caught] == [f"{moved} of 9"] * bool(moved)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_splits_depend_on_neither_order_nor_turns_and_divide_no_document(seed: int) -> None:
+    draw = random.Random(seed)
+
+    def row() -> tuple[str, list[str]]:
+        return draw.choice(("train", "val", "test")), draw.sample("ABCDEFGHIJKLMNOPQRSTUVWX", draw.randrange(3))
+
+    parts = [[row() for _ in range(6)] for _ in range(3)]
+    tables = [split_table(f"d{n}", {f"q{i}": row for i, row in enumerate(rows)}) for n, rows in enumerate(parts)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        merged = merge_tables(tables)
+        for one, two, three in (tables, tables[::-1], tables[1:] + tables[:1]):
+            assert splits_of(merge_tables([one, two, three])) == splits_of(merged)
+            assert splits_of(merge_tables([one, merge_tables([two, three])])) == splits_of(merged)
+        assert splits_of(merge_tables([merged])) == splits_of(merged)
+    splits = splits_of(merged)
+    assert merged.documents is not None
+    names = ids(merged)
+    for one, other in itertools.combinations(range(len(names)), 2):
+        if set(merged.documents[one]) & set(merged.documents[other]):
+            assert splits[names[one]] == splits[names[other]]
+    # What `corag evaluate` knows as a test question of a data set by itself is one still.
+    assert all(
+        splits[f"d{n}/q{i}"] == "test" for n, rows in enumerate(parts) for i, (s, _) in enumerate(rows) if s == "test"
+    )

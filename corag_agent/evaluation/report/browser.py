@@ -11,7 +11,7 @@ import pandas as pd
 
 from corag_agent.evaluation.records import KEY, EvaluationRun
 from corag_agent.evaluation.report.cells import in_method_order
-from corag_agent.evaluation.report.claims import main_setting
+from corag_agent.evaluation.report.main_setting import Settings
 from corag_agent.evaluation.report.wording import method_name
 
 _QUESTION = ["dataset", "question_id"]
@@ -78,10 +78,10 @@ def browser_data(run: EvaluationRun, limit: int | None = None) -> str:
 
 
 def _start(run: EvaluationRun, settings: Numbers) -> int:
-    """The setting to be shown first: that of the headline."""
+    """The setting to be shown first: the fullest."""
     for dataset in sorted(run.records["dataset"].unique()):
-        rows = main_setting(run, dataset)
-        if len(rows):
+        rows = Settings(run, dataset).first_with()
+        if rows is not None:
             return settings.of(tuple(rows[["run", "chunk_size", "budget"]].iloc[0]))
     return 0
 

@@ -11,14 +11,15 @@ import pandas as pd
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.records import KEY, EvaluationRun
 from corag_agent.evaluation.report.browser import SCORES, has_texts, overlaps
-from corag_agent.evaluation.report.claims import chosen_reranker, main_setting
+from corag_agent.evaluation.report.main_setting import Settings, chosen_reranker
 from corag_agent.evaluation.report.wording import NAIVE, TREE, way_name
 
 CASES_RULE = (
-    "Chosen by rule, not by eye: of each data set, in the setting of the headline, the question of the median gain in "
-    "ROUGE-L of the tree search over NaiveRAG, that of the greatest gain, and that of the greatest loss (of the least "
-    "gain where none lost). Both have the reranker that is best on the half of the questions that a question is not "
-    "in. Of an even number the lower of the middle two is the median; of equals the first by its id is taken."
+    "Chosen by rule, not by eye: of each data set, in the setting that has both for the most questions, the question "
+    "of the median gain in ROUGE-L of the tree search over NaiveRAG, that of the greatest gain, and that of the "
+    "greatest loss (of the least gain where none lost). Both have the reranker that is best on the half of the "
+    "questions that a question is not in. Of an even number the lower of the middle two is the median; of equals the "
+    "first by its id is taken."
 )
 NO_CASES = "This run has no texts: it was published without them, so there are no cases to show."
 
@@ -129,10 +130,10 @@ def chosen_cases(gains: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def _of_dataset(run: EvaluationRun, dataset: str) -> Iterator[Case]:
-    rows = main_setting(run, dataset)
-    sides = [rows[(rows["method"] == way) & (rows["reranker"] == chosen_reranker(rows, way))] for way in (TREE, NAIVE)]
-    if any(side.empty for side in sides):
+    rows = Settings(run, dataset).first_with(TREE, NAIVE)
+    if rows is None:
         return
+    sides = [rows[(rows["method"] == way) & (rows["reranker"] == chosen_reranker(rows, way))] for way in (TREE, NAIVE)]
     tree, naive = (side.set_index("question_id") for side in sides)
     gains = {str(name): float(gain) for name, gain in (tree["rougeL"] - naive["rougeL"]).dropna().items()}
     told = run.questions[run.questions["dataset"] == dataset].set_index("question_id").to_dict("index")

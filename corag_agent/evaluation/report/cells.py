@@ -103,6 +103,13 @@ def main_value(part: pd.DataFrame, column: str) -> int:
     return int(best[0])
 
 
+def by_fullness(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
+    """The runs of a data set, those with the most values in a column first, each with its rows at its main budget."""
+    runs = [(str(run), rows) for (run,), rows in groups_of(frame, ["run"])]
+    runs.sort(key=lambda one: -one[1][column].nunique())
+    return [(run, rows[rows["budget"] == main_value(rows, "budget")]) for run, rows in runs]
+
+
 def fullest_runs(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Of each data set the run that has most values in a column, the first of equals, at its main budget.
 
@@ -110,8 +117,8 @@ def fullest_runs(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, str, p
         The data set, the run and its rows.
     """
     for (dataset,), part in groups_of(frame, ["dataset"]):
-        (run,), rows = max(groups_of(part, ["run"]), key=lambda group: group[1][column].nunique())
-        yield dataset, run, rows[rows["budget"] == main_value(rows, "budget")]
+        run, rows = by_fullness(part, column)[0]
+        yield dataset, run, rows
 
 
 def spoken_scores(title: str, rows: pd.DataFrame) -> str:

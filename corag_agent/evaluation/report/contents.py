@@ -12,15 +12,16 @@ from corag_agent.evaluation.intervals import RESAMPLES
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.cases import Cases, cases_of
 from corag_agent.evaluation.report.cells import fullest_runs, groups_of, in_method_order
-from corag_agent.evaluation.report.claims import Figure, figures_of
+from corag_agent.evaluation.report.figures import Figure, figures_of
 from corag_agent.evaluation.report.latency_section import latency_section
 from corag_agent.evaluation.report.method_sections import group_section, methods_section
+from corag_agent.evaluation.report.order_section import orders_section
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
-from corag_agent.evaluation.report.scale_section import enlarged, scale_section
+from corag_agent.evaluation.report.scale_section import scale_section
 from corag_agent.evaluation.report.section import Section
+from corag_agent.evaluation.report.store_sizes import larger_stores
 from corag_agent.evaluation.report.varied_sections import (
     budgets_section,
-    orders_section,
     rerankers_section,
     structure_section,
     sweeps_section,
@@ -60,7 +61,8 @@ def contents_of(run: EvaluationRun, resamples: int = RESAMPLES) -> Contents:
     """
     if run.succeeded.empty and len(run):
         return Contents((), tuple(filter(None, [_failures_section(run)])), _facts(run))
-    larger = enlarged(run)  # made-up chunks are there to see how time grows, and for nothing else
+    # Made-up chunks are there to see how time grows, and for nothing else.
+    larger = set().union(*larger_stores(run).values())
     main = run.of_datasets(set(run.records["dataset"]) - larger) if larger else run
     methods = _of_all(main, method_table, experiments(main), resamples=resamples)
     fixed = _fixed(methods)
@@ -73,12 +75,12 @@ def contents_of(run: EvaluationRun, resamples: int = RESAMPLES) -> Contents:
         latency_section(_fixed(_of_all(main, latency_table, experiments(main)))),
         scale_section(run, resamples),
         sweeps_section(methods),
-        orders_section(fixed),
+        orders_section(main, fixed, resamples),
         structure_section(structure_table(main, resamples=resamples)),
         _failures_section(run),
         _methods_named(fixed),
     ]
-    figures = tuple(figures_of(main, resamples))
+    figures = tuple(figures_of(run, resamples))
     return Contents(figures, tuple(filter(None, sections)), _facts(run), cases_of(main))
 
 

@@ -7,7 +7,8 @@ from html import escape
 
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.cells import BEST_NOTE, OFF, OFF_NOTE
-from corag_agent.evaluation.report.claims import CLAIMS, Figure
+from corag_agent.evaluation.report.claims import CLAIMS
+from corag_agent.evaluation.report.figures import Figure
 from corag_agent.evaluation.report.plots import Measured, interval_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, legend_of
@@ -16,7 +17,7 @@ from corag_agent.evaluation.report.wording import AGENT, MISSING, NAIVE, TREE, c
 
 def headline_table(figures: Sequence[Figure]) -> ReportTable:
     """All figures, claim by claim."""
-    columns = ("data set", "result", "95 % interval", "target", "what it says")
+    columns = ("data set", "result", "95 % interval", "target", "what it says", "measured on")
     several = len({figure.method for figure in figures}) > 1
     rows = []
     for claim in CLAIMS:
@@ -25,7 +26,7 @@ def headline_table(figures: Sequence[Figure]) -> ReportTable:
                 name = f"{figure.dataset}, {method_name(figure.method)}" if several else figure.dataset
                 name += f", against {_fixed(figure)}" if figure.reranker else ""
                 result = figure.shown + ("" if figure.on_distribution else OFF)
-                cells = (name, result, figure.interval, figure.verdict, figure.sentence())
+                cells = (name, result, figure.interval, figure.verdict, figure.sentence(), figure.measured_on)
                 rows.append(Row(cells, f"{claim.title}. Target: {claim.target}."))
     caption = "Headline figures, with 95 % paired bootstrap intervals"
     note = (
@@ -123,7 +124,7 @@ def _tiles(figures: Sequence[Figure], leading: str) -> Iterator[str]:
             f"ROUGE-L against NaiveRAG: <b>{word}</b>",
             f"95 %: {gain.interval}; target {gain.claim.target}: {gain.verdict}",
             f"<b>{tokens.shown}</b> of the tokens{_ends(tokens)}" if tokens else "",
-            f"<b>{time.shown}</b> time for a question{_ends(time)}" if time else "",
+            f"<b>{time.shown}</b> time for a question{_ends(time)}{_among(time)}" if time else "",
         ]
         told = "".join(f"<p>{detail}</p>" for detail in details if detail)
         off = f'<p class="soft">{OFF_NOTE}</p>' if not gain.on_distribution else ""
@@ -137,3 +138,7 @@ def _tiles(figures: Sequence[Figure], leading: str) -> Iterator[str]:
 
 def _ends(figure: Figure) -> str:
     return "" if figure.interval == MISSING else f" ({figure.interval})"
+
+
+def _among(figure: Figure) -> str:
+    return "" if figure.chunks is None else f" among {counted(figure.chunks, 'chunk')}"

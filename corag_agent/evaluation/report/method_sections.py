@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from corag_agent.evaluation.report.cells import (
     TABLE_BELOW,
     asked,
     best_rows,
+    by_fullness,
     fullest_runs,
     greatest_method,
     groups_of,
@@ -53,27 +54,46 @@ SCORES_NOTE = (
 def methods_section(methods: pd.DataFrame) -> Section | None:
     """Methods × chunk sizes, for each data set; None when no run has more than one method.
 
-    The fullest run of a data set comes with plots; all scores of all runs are folded.
+    The fullest run of a data set comes with plots; others have a table where they add a method or a chunk size. All
+    scores of all runs are folded.
 
     Args:
         methods: Rows of `method_table` without variants.
     """
     plots: list[Plot] = []
     tables: list[ReportTable] = []
-    for dataset, run, part in fullest_runs(methods, "method"):
-        if part["method"].nunique() < 2 and len(methods) > 1:
-            continue
+    for dataset, run, part, fullest in _compared_runs(methods):
         where = f"{dataset}, budget {part['budget'].iloc[0]}"
+        tables.append(_best_table(part, f"{where} ({run}, {asked(part)})"))
+        if not fullest:
+            continue
         at = main_value(part, "chunk_size")
         shown = in_method_order(part[part["chunk_size"] == at])
         setting = f"{where}, chunks of {at}"
         plots += [_by_method(single_rows(shown), setting), _against_tokens(best_rows(shown), setting)]
-        tables.append(_best_table(part, f"{where} ({run}, {asked(part)})"))
     if not tables:
         return None
     tables += [_full_table(part, str(run)) for (run,), part in groups_of(methods, ["run"])]
     text = f"Scores of answers against the run's reference, with 95 % bootstrap intervals of the mean. {BEST_NOTE}"
     return Section("methods", "Methods", text, tuple(plots), tuple(tables))
+
+
+def _compared_runs(methods: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, bool]]:
+    """Of each data set the fullest run, and those that have a method, or one at a chunk size, of no fuller one.
+
+    Runs of one method compare nothing and are left out, unless that is all there is.
+
+    Yields:
+        The data set, the run, its rows at its main budget, and whether it is the fullest.
+    """
+    for (dataset,), own in groups_of(methods, ["dataset"]):
+        known: set[tuple[str, int]] = set()
+        for run, part in by_fullness(own, "method"):
+            ways = set(part[["method", "chunk_size"]].itertuples(index=False, name=None))
+            if ways <= known or (part["method"].nunique() < 2 and len(methods) > 1):
+                continue
+            yield dataset, run, part, not known
+            known |= ways
 
 
 def _by_method(shown: pd.DataFrame, where: str) -> Plot:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import pandas as pd
 
 from corag_agent.evaluation.intervals import bootstrap_mean, paired_ratio
-from corag_agent.evaluation.records import SECONDS, EvaluationRun
-from corag_agent.evaluation.report.cells import TABLE_BELOW, groups_of, in_method_order
+from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.evaluation.report.cells import TABLE_BELOW, groups_of
 from corag_agent.evaluation.report.plots import Line, Measured, line_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, Section, legend_of
+from corag_agent.evaluation.report.store_sizes import timed_families
 from corag_agent.evaluation.report.wording import (
     MISSING,
     NAIVE,
@@ -36,11 +34,6 @@ _COLUMNS = (
 )
 
 
-def enlarged(run: EvaluationRun) -> set[str]:
-    """Data sets that were timed as another one with more made-up chunks in its store."""
-    return {dataset for family, _, part in _timed(run) for dataset in set(part["dataset"]) - {family[0]}}
-
-
 def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
     """Times of each method over the number of chunks; None where no data set was timed with several stores.
 
@@ -50,7 +43,7 @@ def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
     """
     plots: list[Plot] = []
     tables: list[ReportTable] = []
-    for _, where, part in _timed(run):
+    for _, where, part in timed_families(run):
         plots.append(_plot(part, "before", f"Milliseconds before the answer: {where}", resamples))
         plots.append(_plot(part, "total", f"Milliseconds with the answer: {where}", resamples))
         tables.append(_table(part, f"Time by the number of chunks: {where}", resamples))
@@ -62,35 +55,6 @@ def scale_section(run: EvaluationRun, resamples: int) -> Section | None:
         "pipeline."
     )
     return Section("scale", "Size of the store", text, tuple(plots), tuple(tables))
-
-
-def _families(run: EvaluationRun) -> list[list[str]]:
-    """Names of data sets of the same documents and questions that differ in their stores, the smallest store first."""
-    there = run.records["dataset"].unique()
-    known = [(name, about) for name, about in run.settings.get("data", {}).items() if name in there]
-    known.sort(key=lambda one: (one[1]["fingerprint"], one[1]["compose"] or 0, one[1]["distractors"]))
-    families = itertools.groupby(known, lambda one: (one[1]["fingerprint"], one[1]["compose"]))
-    return [names for _, family in families if len(names := _of_distinct_sizes(family)) > 1]
-
-
-def _of_distinct_sizes(family: Iterator[tuple[str, dict[str, int]]]) -> list[str]:
-    """Of data sets with equally many made-up chunks the first."""
-    return [next(same)[0] for _, same in itertools.groupby(family, lambda one: one[1]["distractors"])]
-
-
-def _timed(run: EvaluationRun) -> Iterator[tuple[list[str], str, pd.DataFrame]]:
-    """Families of which several were timed, where, and the records of it with `chunks`, `before` and `total`."""
-    rows = run.succeeded
-    rows = rows[rows["seconds_search"].notna() & rows["seconds_generate"].notna() & (rows["variant"] == "")]
-    total = rows[list(SECONDS)].sum(axis=1)
-    rows = rows.assign(total=total, before=total - rows["seconds_generate"])
-    for family in _families(run):
-        own = rows[rows["dataset"].isin(family)]
-        for (name, size, budget), part in groups_of(own, ["run", "chunk_size", "budget"]):
-            if part["dataset"].nunique() > 1:
-                stores = {dataset: run.settings["data"][dataset]["chunks"][str(size)] for dataset in family}
-                where = f"{family[0]}, chunks of {size}, budget {budget} ({name})"
-                yield family, where, in_method_order(part.assign(chunks=part["dataset"].map(stores)))
 
 
 def _plot(part: pd.DataFrame, column: str, title: str, resamples: int) -> Plot:

@@ -1,4 +1,4 @@
-"""Sections on what is varied: the budget, the reranker, settings of the search, the order of the chunks."""
+"""Sections on what is varied: the budget, the reranker, settings of the search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from corag_agent.evaluation.report.cells import (
     main_value,
     measured,
     off_note,
-    rerankers_of,
     score_cells,
     score_columns,
     single_rows,
@@ -37,8 +36,6 @@ from corag_agent.evaluation.report.wording import (
     percent,
     way_name,
 )
-
-_ORDERS = {TREE: "as found", "order_reversed": "reversed", "order_random": "random", "order_document": "document"}
 
 
 def budgets_section(methods: pd.DataFrame) -> Section | None:
@@ -240,49 +237,6 @@ def _sweep_table(part: pd.DataFrame, caption: str) -> ReportTable:
         cells = [cell for at in found for cell in score_cells(at.iloc[0] if len(at) else None)]
         rows.append(Row((variant, *cells)))
     return ReportTable(caption, tuple(columns), tuple(rows), off_note(part))
-
-
-def orders_section(methods: pd.DataFrame) -> Section | None:
-    """The same chunks in other orders; None where none was tried.
-
-    Args:
-        methods: Rows of `method_table` without variants.
-    """
-    plots: list[Plot] = []
-    tables: list[ReportTable] = []
-    for (run, dataset, size, budget), part in groups_of(methods, ["run", "dataset", "chunk_size", "budget"]):
-        shown = single_rows(in_method_order(part[part["method"].isin(list(_ORDERS))]))
-        if shown["method"].nunique() < 2:
-            continue
-        where = f"{dataset}, budget {budget}, chunks of {size}"
-        plots.append(_by_order(shown, f"ROUGE-L by order: {where}"))
-        tables.append(_order_table(shown, f"The same chunks in other orders: {where} ({run}, {asked(shown)})"))
-    if not tables:
-        return None
-    text = "The chunks that the tree search chose, put into the prompt in other orders."
-    return Section("order", "Order of the chunks", text, tuple(plots), tuple(tables))
-
-
-def _by_order(shown: pd.DataFrame, title: str) -> Plot:
-    names = rerankers_of(shown)
-    rows = [
-        (_ORDERS[method], [measured(row, names.index(row["reranker"])) for _, row in part.iterrows()])
-        for (method,), part in groups_of(shown, ["method"])
-    ]
-    svg = interval_plot(rows, "ROUGE-L, 95 % interval", spoken_scores(title, shown))
-    return Plot(title, svg, legend_of(names, range(len(names))))
-
-
-def _order_table(shown: pd.DataFrame, caption: str) -> ReportTable:
-    names = rerankers_of(shown)
-    columns = [Column("order", numeric=False)]
-    for name in names:
-        columns += score_columns(name)
-    rows = []
-    for (method,), part in groups_of(shown, ["method"]):
-        found = {row["reranker"]: row for _, row in part.iterrows()}
-        rows.append(Row((_ORDERS[method], *(cell for name in names for cell in score_cells(found.get(name))))))
-    return ReportTable(caption, tuple(columns), tuple(rows), off_note(shown))
 
 
 def structure_section(structure: pd.DataFrame) -> Section | None:

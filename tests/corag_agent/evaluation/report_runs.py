@@ -29,6 +29,12 @@ ORDERS: Mapping[str, tuple[float, float]] = {
 }
 ALONE: Mapping[str, tuple[float, float]] = {"raptor": (0.46, 0.9), "hyde": (0.49, 0.95)}
 AGENT = "agent"
+AGENTS: Mapping[str, tuple[float, float]] = {
+    AGENT: (0.6, 0.36),
+    "agent_matched": (0.54, 0.35),
+    "agent_climb": (0.56, 0.37),
+}
+OTHERS: Mapping[str, tuple[float, float]] = {"adagres": (0.48, 0.9), "beam": (0.57, 0.39)}
 RERANKERS = ("bm25", "maxsim")
 GAIN = {"bm25": 0.02, "cosine": -0.02, "maxsim": 0.0, "wordllama": -0.01}
 UNTIMED = ("seconds_search", "seconds_generate")
@@ -41,12 +47,14 @@ class Experiment:
     """What one `run` of a made-up evaluation holds."""
 
     name: str = "main"
-    methods: Sequence[str] = (*METHODS, *ALONE, AGENT)
+    methods: Sequence[str] = (*METHODS, *ALONE, *AGENTS)
     rerankers: Sequence[str] = RERANKERS
     chunk_sizes: Sequence[int] = (96,)
     budgets: Sequence[int] = (300,)
     variants: Sequence[str] = ("",)
     timed: bool = True
+    data: Sequence[str] | None = None  # None for all
+    limit: int | None = None
 
 
 def made_run(
@@ -75,7 +83,9 @@ def made_run(
             question = _question(dataset, number, texts)
             questions.append(question)
             level = draw.normal(0, 0.18)
-            for record in _records(question, level, experiments, len(texts), draw):
+            own = [one for one in experiments if one.data is None or dataset in one.data]
+            own = [one for one in own if one.limit is None or number < one.limit]
+            for record in _records(question, level, own, len(texts), draw):
                 records.append(record)
                 key = {name: record[name] for name in SCHEMAS["answers"].names if name != "answer"}
                 answers.append({**key, "answer": f"It is {number + 30} metres, says {record['method']}."})
@@ -117,7 +127,7 @@ def _records(
         for chunk_size in experiment.chunk_sizes:
             for budget in experiment.budgets:
                 for method in experiment.methods:
-                    single = method in ALONE or method == AGENT
+                    single = method in ALONE or method in AGENTS
                     for reranker in ("",) if single else experiment.rerankers:
                         for variant in experiment.variants:
                             way = (experiment.name, chunk_size, budget, method, reranker, variant)
@@ -133,7 +143,7 @@ def _record(
     draw: np.random.Generator,
 ) -> dict[str, Any]:
     run, chunk_size, budget, method, reranker, variant = way
-    mean, share = (0.6, 0.36) if method == AGENT else {**METHODS, **ORDERS, **ALONE}[method]
+    mean, share = {**METHODS, **ORDERS, **ALONE, **AGENTS, **OTHERS}[method]
     rouge = float(np.clip(mean + GAIN.get(reranker, 0) + level + draw.normal(0, 0.12), 0, 1))
     tokens = int(np.clip(budget * share * draw.uniform(0.8, 1.04), 20, budget))
     count = max(1, min(5, tokens // chunk_size))
@@ -171,7 +181,7 @@ def _record(
         "gold_recall": float(draw.random() < 0.7),
         "evaluations": 200 if method in ("tree", "agent") else 20,
         **dict(zip(SECONDS, (np.array(seconds) * spread).tolist(), strict=True)),
-        "on_distribution": method != AGENT or (chunk_size == 96 and budget == 300),
+        "on_distribution": method not in AGENTS or (chunk_size == 96 and budget == 300),
         "error": "",
     }
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +15,17 @@ import pytest
 from corag_agent.evaluation.collecting import collect
 from corag_agent.evaluation.corpora import open_corpus, read_source, with_distractors
 from corag_agent.evaluation.estimate import estimate_job
+from corag_agent.evaluation.evaluator import Evaluator, Outcome
 from corag_agent.evaluation.job import LEDGER, EvaluationOptions, ledger_state, run_job
 from corag_agent.evaluation.plan import Experiment, Source
 from corag_agent.evaluation.scoring import exact_match, gold_recall, token_f1
+from corag_agent.evaluation.task import Corpus
 from corag_search import Chunk, InputError, search_policy_tree
 from corag_search.generators.base import Generation, GeneratorError
 from data_prep.answers import AnswerCache
+from data_prep.dataset import Question
 from data_prep.rouge import rouge_scores
+from tests.corag_agent.evaluation import tiny_evaluation
 from tests.corag_agent.evaluation.tiny_evaluation import CONFIG, evaluated, rerankers, tiny_job, tiny_source
 from tests.data_prep.test_labelling import FirstWords, HashEmbedder
 
@@ -192,6 +197,35 @@ def test_the_estimate_is_what_the_run_then_does(tmp_path: Path) -> None:
     with tiny_job(tmp_path, experiments, generator=generator) as job:
         left = {estimate.run: estimate for estimate in estimate_job(job, probe=2)}
     assert "main" not in left and left["timed"].cached == 6
+
+
+def test_every_store_is_read_before_anything_is_timed_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, int]] = []
+
+    class Noted(Evaluator):
+        def warm_up(self, corpus: Corpus, question: Question) -> None:
+            done.append(("warm", len(corpus.store)))
+            super().warm_up(corpus, question)
+
+        def evaluate(self, corpus: Corpus, *given: Any) -> Iterator[Outcome]:
+            done.append(("timed", len(corpus.store)))
+            yield from super().evaluate(corpus, *given)
+
+    monkeypatch.setattr(tiny_evaluation, "Evaluator", Noted)
+    data = [tiny_source("one", 2), tiny_source("more", 2, Source("more", "none:", distractors=7))]
+    timed = Experiment("timed", methods=["naive_rag"], chunk_sizes=[8, 12], timing=True)
+    evaluated(tmp_path, [MAIN, replace(timed, data=["one"], limit=1)], data=data)
+    with tiny_job(tmp_path / "sizes", [timed], data=data) as job:
+        sizes = {(one.source.name, size): len(job.corpus(one, size).store) for one in data for size in (8, 12)}
+    assert len(set(sizes.values())) == 4
+    first = done.index(("warm", sizes["one", 8]))  # untimed work before it reads its stores itself
+    assert done[first : first + 2] == [("warm", sizes["one", size]) for size in (8, 12)]
+    assert [kind for kind, _ in done[first + 2 :]] == ["timed"] * 2 and "warm" not in dict(done[:first])
+    done.clear()
+    evaluated(tmp_path, [MAIN, timed], data=data)
+    # The first question of "one" is done, so the first that waits for its stores is the second.
+    assert done[:4] == [("warm", sizes[name, size]) for name in ("more", "one") for size in (8, 12)]
+    assert [kind for kind, _ in done[4:]] == ["timed"] * 6
 
 
 def test_structure_is_what_brute_force_finds(tmp_path: Path) -> None:

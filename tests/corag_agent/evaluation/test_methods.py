@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -148,6 +149,31 @@ def test_the_agent_decides_unless_a_sweep_does(tmp_path: Path) -> None:
             assert tuple(row["order"]) == expected.order
             # Its labels name no tokenizer, so nothing vouches for it.
             assert not row["on_distribution"]
+
+
+def test_rows_off_the_labels_of_the_agent_are_marked_and_not_warned_of(tmp_path: Path) -> None:
+    experiment = Experiment("a", methods=["agent", "naive_rag"], rerankers=["one"])
+    with tiny_job(tmp_path / "job", [experiment]) as job:
+        generator = job.evaluator.components.generator.fingerprint
+    labels: dict[str, Any] = {
+        "search": {"budget": 16, "max_chunks": CONFIG.search.max_chunks, "candidates": 5},
+        "chunking": {"chunk_size": 8, "tokenizer": CONFIG.tokenizer},
+        "prompt": CONFIG.prompt.fingerprint,
+        "generator": {"fingerprint": generator},
+    }
+    others: list[dict[str, Any]] = [
+        {"search": labels["search"] | {name: 2}} for name in ("budget", "max_chunks", "candidates", "retrieval")
+    ]
+    others += [{"search": {}}, {"prompt": "other"}, {"generator": {"fingerprint": "other"}}, {"generator": {}}]
+    others += [{"chunking": labels["chunking"] | {name: "other"}} for name in ("chunk_size", "tokenizer")]
+    for number, change in enumerate([{}, *others]):
+        agent = type("Labelled", (FixedAgent,), {"config": {"sha256": "abc", "labels": labels | change}})()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run = evaluated(tmp_path / str(number), [experiment], agent=agent, data=[tiny_source(questions=1)])
+        followed = run.records["method"] == "agent"
+        assert followed.any() and run.records.loc[~followed, "on_distribution"].all()
+        assert set(run.records.loc[followed, "on_distribution"]) == {not change}
 
 
 def test_the_agents_rivals_have_its_reranker_settings_and_tokens(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ import pytest
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.records import EvaluationRun
 from corag_agent.evaluation.report.cells import best_rows, fullest_runs, greatest_method, main_value
-from corag_agent.evaluation.report.claims import CLAIMS, Claim, Figure, figures_of, main_setting
+from corag_agent.evaluation.report.claims import CLAIMS, Claim
+from corag_agent.evaluation.report.figures import Figure, figures_of
 from corag_agent.evaluation.report.headline import headline_table, leading_method, tiles_html, verdict_sentence
+from corag_agent.evaluation.report.main_setting import Settings
 from corag_agent.evaluation.summary import differences
 from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run
 
@@ -25,7 +27,7 @@ def claim(baseline: str, metric: str) -> Claim:
 
 
 def figure(one: Claim, ratio: float, low: float, high: float, **other: Any) -> Figure:
-    return replace(Figure(one, "d", "tree", "", ratio, low, high, 0.6, 0.5, 10, True), **other)
+    return replace(Figure(one, "d", "tree", "", ratio, low, high, 0.6, 0.5, 10, True, "main"), **other)
 
 
 def changed(run: EvaluationRun, records: pd.DataFrame) -> EvaluationRun:
@@ -46,6 +48,10 @@ def found(figures: Sequence[Figure], method: str, baseline: str, metric: str, re
         if (f.method, f.claim.baseline, f.claim.metric, f.reranker) == (method, baseline, metric, reranker)
     )
     return one
+
+
+def runs_of(rows: pd.DataFrame | None) -> set[str]:
+    return set() if rows is None else set(rows["run"])
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +110,9 @@ def test_time_is_the_sum_of_the_stages(run: EvaluationRun, figures: list[Figure]
 def test_time_comes_from_the_run_that_measured_it() -> None:
     experiments = [Experiment("main", timed=False), Experiment("timing", methods=("naive_rag", "tree"))]
     run = made_run({"d": 8}, experiments)
-    timed = main_setting(run, "d", measured=True)
-    assert set(timed["run"]) == {"timing"} and set(main_setting(run, "d")["run"]) == {"main"}
+    timed, plain = Settings(run, "d", measured=True), Settings(run, "d")
+    assert [runs_of(one.first_with("tree")) for one in (timed, plain)] == [{"timing"}, {"main"}]
+    assert timed.first_with("upper") is None and runs_of(plain.first_with("upper")) == {"main"}
     figures = figures_of(run, RESAMPLES)
     assert found(figures, "tree", "naive_rag", "seconds").questions == 8
     assert not [f for f in figures if f.claim.metric == "seconds_search"]  # Upper was not timed
@@ -130,7 +137,29 @@ def test_nothing_is_said_of_a_baseline_that_is_zero(run: EvaluationRun) -> None:
 
 def test_the_fullest_setting_that_the_agent_covers_is_the_main_one() -> None:
     run = made_run({"d": 4}, [Experiment(chunk_sizes=(64, 96, 128), budgets=(128, 300))])
-    assert main_setting(run, "d")[["chunk_size", "budget"]].drop_duplicates().to_numpy().tolist() == [[96, 300]]
+    rows = Settings(run, "d").first_with()
+    assert rows is not None and rows[["chunk_size", "budget"]].drop_duplicates().to_numpy().tolist() == [[96, 300]]
+
+
+def test_the_setting_that_has_both_sides_for_the_most_questions() -> None:
+    """Not the one of the most methods; of equals that one."""
+    experiments = [
+        Experiment("few", methods=("naive_rag", "tree"), limit=1),
+        Experiment("equal", methods=("naive_rag", "tree")),
+        Experiment("half_done", methods=("naive_rag", "tree", "best_single", "mmr", "beam"), limit=2),
+        Experiment("main", methods=("naive_rag", "best_single", "mmr")),
+    ]
+    run = made_run({"d": 4}, experiments, settings={"runs": [{"name": one.name} for one in experiments]})
+    settings = Settings(run, "d")
+    wanted = [("naive_rag",), ("tree",), ("tree", "naive_rag"), ("tree", "mmr"), ("tree", "hyde")]
+    assert [runs_of(settings.first_with(*methods)) for methods in wanted] == [
+        {"main"},
+        {"equal"},
+        {"equal"},
+        {"half_done"},
+        set(),
+    ]
+    assert found(figures_of(run, RESAMPLES), "tree", "naive_rag", "rougeL").run == "equal"
 
 
 # ---- words ----

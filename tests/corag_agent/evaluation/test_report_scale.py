@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,8 +11,10 @@ import pytest
 
 from corag_agent.evaluation.records import SECONDS, EvaluationRun
 from corag_agent.evaluation.report import contents_of
+from corag_agent.evaluation.report.figures import figures_of
 from corag_agent.evaluation.report.report_table import ReportTable
-from corag_agent.evaluation.report.scale_section import enlarged, scale_section
+from corag_agent.evaluation.report.scale_section import scale_section
+from corag_agent.evaluation.report.store_sizes import larger_stores
 from tests.corag_agent.evaluation.report_runs import AGENT, RESAMPLES, Experiment, made_run
 
 TIMED = Experiment("scale", methods=("naive_rag", "tree", AGENT), rerankers=("bm25",))
@@ -51,13 +53,13 @@ def table(run: EvaluationRun) -> ReportTable:
 
 
 def test_larger_stores_of_the_same_documents_are_one_family(run: EvaluationRun) -> None:
-    assert enlarged(run) == {"d+1k", "d+10k"}
+    assert larger_stores(run) == {"d": {"d+1k", "d+10k"}}
     lone = {name: own for name, own in DATA.items() if name in ("d+1k", "other")}
-    assert not enlarged(run_of(TIMED, data=lone)) and scale_section(run_of(TIMED, data=lone), RESAMPLES) is None
+    assert not larger_stores(run_of(TIMED, data=lone)) and scale_section(run_of(TIMED, data=lone), RESAMPLES) is None
     same = {"one": about(1000), "two": about(1000)}
-    assert not enlarged(run_of(TIMED, data=same))
-    assert not enlarged(run_of(UNTIMED)) and scale_section(run_of(UNTIMED), RESAMPLES) is None
-    assert not enlarged(made_run({"d": 3}, [TIMED]))  # whose settings tell nothing of the data
+    assert not larger_stores(run_of(TIMED, data=same))
+    assert not larger_stores(run_of(UNTIMED)) and scale_section(run_of(UNTIMED), RESAMPLES) is None
+    assert not larger_stores(made_run({"d": 3}, [TIMED]))  # whose settings tell nothing of the data
 
 
 def test_rows_rise_with_the_store(table: ReportTable) -> None:
@@ -104,6 +106,35 @@ def test_made_up_chunks_are_in_no_other_comparison() -> None:
     assert contents.cases is not None and {case.dataset for case in contents.cases.cases} == {"d"}
     others = [section for section in contents.sections if section.anchor != "scale"]
     assert "d+1k" not in str(others) and "d+1k" in contents.facts["data"]
+
+
+@pytest.mark.parametrize(
+    ("distractors", "size"),
+    [
+        ((0, 1000), 1200),
+        ((0, 10_000, 100_000, 1_000_000), 100_200),
+        ((0, 10_000, 1_000_000), 10_200),  # 90,000 off, and not 900,000
+        ((0, 50_000, 140_000), 140_200),
+    ],
+)
+def test_the_added_time_is_that_of_the_store_nearest_to_its_target(distractors: Sequence[int], size: int) -> None:
+    data = {f"d+{count}": about(count) for count in distractors}
+    alone = Experiment("latency", methods=("naive_rag", "mmr", "tree"), rerankers=("bm25",), data=["d+0"])
+    run = run_of(alone, TIMED, data=data)
+    times = [one for one in figures_of(run, RESAMPLES) if one.claim.metric == "seconds"]
+    assert {(one.dataset, one.method, one.run, one.chunks) for one in times} == {
+        ("d+0", method, "scale", size) for method in ("tree", AGENT)
+    }
+    records = run.records[(run.records["dataset"] == f"d+{size - 200}") & (run.records["run"] == "scale")]
+    total = records[list(SECONDS)].sum(axis=1).groupby(records["method"]).mean()
+    for one in times:
+        assert (one.own, one.other) == pytest.approx((total[one.method], total["naive_rag"]))
+
+
+def test_a_store_of_unknown_size_is_the_only_one() -> None:
+    figures = figures_of(made_run({"d": 4, "e": 4}, [TIMED]), RESAMPLES)
+    times = {(one.dataset, one.measured_on) for one in figures if one.claim.metric == "seconds"}
+    assert times == {("d", "4 questions (scale)"), ("e", "4 questions (scale)")}
 
 
 def test_a_failed_question_counts_for_none(run: EvaluationRun) -> None:
