@@ -54,7 +54,7 @@ SCORES_NOTE = (
 def methods_section(methods: pd.DataFrame) -> Section | None:
     """Methods × chunk sizes, for each data set; None when no run has more than one method.
 
-    The fullest run of a data set comes with plots; others have a table where they add a method or a chunk size. All
+    The fullest run of a data set comes with plots; others have a table where they add to it. All
     scores of all runs are folded.
 
     Args:
@@ -79,7 +79,9 @@ def methods_section(methods: pd.DataFrame) -> Section | None:
 
 
 def _compared_runs(methods: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, bool]]:
-    """Of each data set the fullest run, and those that have a method, or one at a chunk size, of no fuller one.
+    """Of each data set the fullest run, and those that add to it.
+
+    That is a method, a method at a chunk size, or one for more than twice as many questions as a fuller run has it.
 
     Runs of one method compare nothing and are left out, unless that is all there is.
 
@@ -87,13 +89,14 @@ def _compared_runs(methods: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFra
         The data set, the run, its rows at its main budget, and whether it is the fullest.
     """
     for (dataset,), own in groups_of(methods, ["dataset"]):
-        known: set[tuple[str, int]] = set()
+        known: dict[tuple[str, int], int] = {}
         for run, part in by_fullness(own, "method"):
-            ways = set(part[["method", "chunk_size"]].itertuples(index=False, name=None))
-            if ways <= known or (part["method"].nunique() < 2 and len(methods) > 1):
+            ways = part.groupby(["method", "chunk_size"])["questions"].max().to_dict()
+            adds = any(count > 2 * known.get(way, 0) for way, count in ways.items())
+            if not adds or (part["method"].nunique() < 2 and len(methods) > 1):
                 continue
             yield dataset, run, part, not known
-            known |= ways
+            known |= {way: max(count, known.get(way, 0)) for way, count in ways.items()}
 
 
 def _by_method(shown: pd.DataFrame, where: str) -> Plot:

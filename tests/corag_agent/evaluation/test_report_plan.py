@@ -148,3 +148,14 @@ def test_a_run_that_adds_a_method_or_a_chunk_size_has_its_table(contents: Conten
     raptor = shown[2]
     assert [row.cells[0] for row in raptor.rows] == ["tree search with agent", "tree search", "NaiveRAG", "RAPTOR"]
     assert len(section.plots) == 2  # of the fullest only
+
+
+def test_a_run_of_many_more_questions_has_its_table() -> None:
+    """A half-done fuller run hides none that has more than twice its questions."""
+    methods = ("naive_rag", "tree")
+    for asked, shown in ((9, ["main", "rerankers"]), (8, ["main"])):
+        experiments = [Experiment("main", methods=(*methods, "mmr"), limit=4), Experiment("rerankers", methods=methods)]
+        made = made_run({"d": asked}, experiments, settings={"runs": [{"name": one.name} for one in experiments]})
+        (section,) = (one for one in contents_of(made, 50).sections if one.anchor == "methods")
+        captions = [table.caption for table in section.tables if not table.folded]
+        assert [caption.partition("(")[2].partition(",")[0] for caption in captions] == shown
