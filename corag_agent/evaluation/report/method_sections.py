@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import pandas as pd
 
@@ -89,7 +89,7 @@ def _compared_runs(methods: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFra
         The data set, the run, its rows at its main budget, and whether it is the fullest.
     """
     for (dataset,), own in groups_of(methods, ["dataset"]):
-        known: dict[tuple[str, int], int] = {}
+        known: dict[Hashable, int] = {}  # by method and chunk size
         for run, part in by_fullness(own, "method"):
             ways = part.groupby(["method", "chunk_size"])["questions"].max().to_dict()
             adds = any(count > 2 * known.get(way, 0) for way, count in ways.items())
