@@ -7,6 +7,7 @@ import pandas as pd
 from data_prep.splits import shuffle_key
 
 BEST = "best"  # in place of a reranker's name: the best of the other half of the questions
+HALVINGS = 20  # over which means are taken
 _QUESTION = ["dataset", "question_id"]
 _HALF = ["run", "dataset", "method", "chunk_size", "budget", "variant", "half"]
 
@@ -31,7 +32,7 @@ def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -
         of that half and their mean `score` that decided. Methods without a reranker are left out.
     """
     rows = records[records["reranker"] != ""].copy()
-    rows["half"] = [half_of(d, q, seed) for d, q in rows[_QUESTION].itertuples(index=False)]
+    rows["half"] = _halves(rows, seed)
     means = rows.groupby([*_HALF, "reranker"], as_index=False).agg(
         score=(metric, "mean"), tokens=("prompt_tokens", "mean"), questions=("question_id", "nunique")
     )
@@ -40,22 +41,42 @@ def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -
     return ordered.drop_duplicates(_HALF)[[*_HALF, "reranker", "questions", "score"]].reset_index(drop=True)
 
 
-def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -> pd.DataFrame:
+def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL", halvings: int = 1) -> pd.DataFrame:
     """Each method with the reranker that was best on the half of the questions that a question is not in.
 
-    So every question is reported, and none has a part in choosing for itself.
+    So every question is reported, and none has a part in choosing for itself. Where rerankers are nearly equal, what a
+    half prefers is luck, and one halving may be a lucky or an unlucky one; several even that out.
 
     Args:
         records: Of an `EvaluationRun`, none failed.
         seed: Of the halves.
         metric: By which it is chosen.
+        halvings: Numbers (scores, tokens, seconds) are means over so many, the rest is of the first with the question.
 
     Returns:
         Records whose `reranker` is `BEST`, with the column `chosen`; none where a method has only one reranker.
     """
-    choices = best_choices(records, seed, metric)
     several = records[records["reranker"] != ""].groupby(["run", "dataset", "method"])["reranker"].transform("nunique")
-    rows = records.loc[several[several > 1].index].copy()
-    rows["half"] = [1 - half_of(d, q, seed) for d, q in rows[_QUESTION].itertuples(index=False)]
-    best = rows.merge(choices[[*_HALF, "reranker"]], on=[*_HALF, "reranker"], how="inner")
+    rows = records.loc[several[several > 1].index]
+    made = pd.concat([_by_halves(rows, seed * halvings + number, metric) for number in range(halvings)])
+    if halvings == 1:
+        return made
+    key = [*_HALF[:-1], "question_id"]
+    numbers = [name for name in made.select_dtypes("number").columns if name not in key]
+    first = made.drop_duplicates(key).set_index(key)
+    first[numbers] = made.groupby(key)[numbers].mean().reindex(first.index)
+    return first.reset_index()[list(made.columns)]
+
+
+def _by_halves(rows: pd.DataFrame, seed: int, metric: str) -> pd.DataFrame:
+    choices = best_choices(rows, seed, metric)
+    halved = rows.assign(half=1 - _halves(rows, seed))
+    best = halved.merge(choices[[*_HALF, "reranker"]], on=[*_HALF, "reranker"], how="inner")
     return best.drop(columns="half").assign(chosen=best["reranker"], reranker=BEST)
+
+
+def _halves(rows: pd.DataFrame, seed: int) -> pd.Series:
+    """The half of each row's question."""
+    keys = pd.MultiIndex.from_frame(rows[_QUESTION])
+    known = {(dataset, question): half_of(dataset, question, seed) for dataset, question in keys.unique()}
+    return pd.Series([known[key] for key in keys], rows.index, dtype=int)

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from corag_agent.evaluation.best_of_half import BEST, best_rerankers
+from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_rerankers
 from corag_agent.evaluation.intervals import RESAMPLES, Interval, bootstrap_mean, paired_bootstrap, paired_ratio
 from corag_agent.evaluation.records import PARTIAL, STAGES, EvaluationRun
 from corag_search.errors import InputError
@@ -216,7 +216,7 @@ def _with_best(rows: pd.DataFrame, run: EvaluationRun, by: Sequence[str], seed: 
     Methods are in the order of the configuration, and the best reranker is the first of each.
     """
     _check_columns(by)
-    return _in_order(pd.concat([best_rerankers(rows, seed), rows], ignore_index=True), run)
+    return _in_order(pd.concat([best_rerankers(rows, seed, halvings=HALVINGS), rows], ignore_index=True), run)
 
 
 def _grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Hashable, ...], pd.DataFrame]]:

@@ -130,7 +130,7 @@ def chosen_cases(gains: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def _of_dataset(run: EvaluationRun, dataset: str) -> Iterator[Case]:
-    rows = Settings(run, dataset).first_with(TREE, NAIVE)
+    rows = Settings(run, dataset, halvings=1).first_with(TREE, NAIVE)  # of many there is no one answer to show
     if rows is None:
         return
     sides = [rows[(rows["method"] == way) & (rows["reranker"] == chosen_reranker(rows, way))] for way in (TREE, NAIVE)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from corag_agent.evaluation.best_of_half import BEST, best_rerankers
+from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_rerankers
 from corag_agent.evaluation.records import SECONDS, EvaluationRun
 from corag_agent.evaluation.summary import experiments
 
@@ -16,13 +16,14 @@ class Settings:
     then the smallest chunks and budget.
     """
 
-    def __init__(self, run: EvaluationRun, dataset: str, measured: bool = False) -> None:
+    def __init__(self, run: EvaluationRun, dataset: str, measured: bool = False, halvings: int = HALVINGS) -> None:
         """Sort them.
 
         Args:
             run: To look in.
             dataset: Whose records.
             measured: Only those whose time was measured.
+            halvings: For the best rerankers.
         """
         rows = run.succeeded
         rows = rows[(rows["dataset"] == dataset) & (rows["variant"] == "")]
@@ -33,6 +34,7 @@ class Settings:
         self._bare = [part for _, part in rows.groupby(["place", "chunk_size", "budget"])]
         self._bare.sort(key=lambda part: (not part["on_distribution"].all(), -part["method"].nunique()))
         self._asked = [part.groupby("method")["question_id"].agg(set).to_dict() for part in self._bare]
+        self._halvings = halvings
         self._with_best: dict[int, pd.DataFrame] = {}
 
     def first_with(self, *methods: str) -> pd.DataFrame | None:
@@ -53,7 +55,7 @@ class Settings:
         place = max(range(len(shared)), key=lambda at: (shared[at] > 0 and covered[at], shared[at]))
         if place not in self._with_best:
             bare = self._bare[place]
-            self._with_best[place] = pd.concat([bare, best_rerankers(bare)], ignore_index=True)
+            self._with_best[place] = pd.concat([bare, best_rerankers(bare, halvings=self._halvings)], ignore_index=True)
         return self._with_best[place]
 
 

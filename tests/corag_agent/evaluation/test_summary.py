@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from corag_agent.evaluation.best_of_half import BEST, best_choices, best_rerankers, half_of
+from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_choices, best_rerankers, half_of
 from corag_agent.evaluation.intervals import paired_bootstrap, paired_ratio
 from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, SECONDS, EvaluationRun
 from corag_agent.evaluation.summary import (
@@ -86,6 +86,24 @@ def test_the_best_reranker_is_chosen_on_the_other_half() -> None:
         assert row["chosen"] == "ab"[1 - HALF[row["question_id"]]]
 
 
+def test_many_halvings_are_the_mean_of_each() -> None:
+    rows = noisy()
+    records = run_of(rows).succeeded
+    scores = {(row["method"], row["question_id"], row["reranker"]): row["rougeL"] for row in rows}
+    found = best_rerankers(records, halvings=HALVINGS).set_index(["method", "question_id"])
+    assert len(found) == 2 * len(QUESTIONS) and set(found["reranker"]) == {BEST}
+    for method in ("naive_rag", "tree"):
+        expected = dict.fromkeys(QUESTIONS, 0.0)
+        for seed in range(HALVINGS):
+            half = {question: half_of("d", question, seed) for question in QUESTIONS}
+            for question in QUESTIONS:
+                others = [other for other in QUESTIONS if half[other] != half[question]]
+                best = max("ab", key=lambda name: np.mean([scores[method, other, name] for other in others]))
+                expected[question] += scores[method, question, best] / HALVINGS
+        assert dict(found.loc[method, "rougeL"]) == pytest.approx(expected)
+    assert set(found.loc["tree", "prompt_tokens"]) == {5} and set(found["run"]) == {"main"}
+
+
 def test_equal_rerankers_go_to_fewer_tokens() -> None:
     rows = [record(q, "tree", r, 0.5, tokens=t) for q in QUESTIONS for r, t in (("a", 9), ("b", 8), ("c", 8))]
     assert set(best_choices(run_of(rows).succeeded)["reranker"]) == {"b"}
@@ -133,7 +151,7 @@ def test_differences_are_paired_with_the_baseline_of_the_same_reranker() -> None
     assert row["relative"] == paired_ratio(a, b, resamples=1).mean and row["low"] > 0
     assert (row["tokens"], row["tokens_low"], row["tokens_high"]) == (0.25, 0.25, 0.25)
     # The agent, which has no reranker, is set against NaiveRAG's best.
-    best = best_rerankers(run_of(rows).succeeded).set_index(["method", "question_id"])["rougeL"]
+    best = best_rerankers(run_of(rows).succeeded, halvings=HALVINGS).set_index(["method", "question_id"])["rougeL"]
     gap = np.mean([of["agent", "", q] - best["naive_rag", q] for q in order])
     assert table.loc[("agent", ""), "difference"] == pytest.approx(gap)
     assert "naive_rag" not in table.index.get_level_values("method")
@@ -156,7 +174,7 @@ def test_groups_by_kind_and_documents() -> None:
     single, grouped = (
         differences(run_of(rows), by_document=by_document, resamples=500).iloc[0] for by_document in (False, True)
     )
-    assert single["difference"] == grouped["difference"] and single["low"] != grouped["low"]
+    assert single["difference"] == pytest.approx(grouped["difference"]) and single["low"] != grouped["low"]
 
 
 def test_latency_is_of_what_was_measured() -> None:
