@@ -73,8 +73,7 @@ class LexicalIndex:
                 rows.append(row)
                 counts.append(count)
         hashes = np.fromiter(map(_hash, known), np.uint64, len(known))
-        numbers = np.array(terms, np.int64)
-        return cls._of_postings(hashes[numbers], np.array(rows), np.array(counts), np.array(lengths))
+        return cls._of_postings(hashes[np.array(terms)], np.array(rows), np.array(counts), np.array(lengths))
 
     @classmethod
     def _of_postings(cls, terms: NDArray, rows: NDArray, counts: NDArray, lengths: NDArray) -> LexicalIndex:

@@ -78,7 +78,7 @@ def browser_data(run: EvaluationRun, limit: int | None = None) -> str:
 
 
 def _start(run: EvaluationRun, settings: Numbers) -> int:
-    """The setting to be shown first: the fullest."""
+    """The setting to be shown first: that of the most questions."""
     for dataset in sorted(run.records["dataset"].unique()):
         rows = Settings(run, dataset).first_with()
         if rows is not None:

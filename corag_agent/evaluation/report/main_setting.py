@@ -12,8 +12,7 @@ from corag_agent.evaluation.summary import experiments
 class Settings:
     """The settings of a data set: experiment, chunk size and budget.
 
-    Those that the agent's labels cover come first, of these the ones with the most methods, then the first experiment,
-    then the smallest chunks and budget.
+    The ones with the most methods come first, of equals the first experiment, then the smallest chunks and budget.
     """
 
     def __init__(self, run: EvaluationRun, dataset: str, measured: bool = False, halvings: int = HALVINGS) -> None:
@@ -32,13 +31,16 @@ class Settings:
         rows = rows.assign(seconds=rows[list(SECONDS)].sum(axis=1))
         rows["place"] = rows["run"].map(experiments(run).index)
         self._bare = [part for _, part in rows.groupby(["place", "chunk_size", "budget"])]
-        self._bare.sort(key=lambda part: (not part["on_distribution"].all(), -part["method"].nunique()))
+        self._bare.sort(key=lambda part: -part["method"].nunique())
+        self._covered = [bool(part["on_distribution"].all()) for part in self._bare]
         self._asked = [part.groupby("method")["question_id"].agg(set).to_dict() for part in self._bare]
         self._halvings = halvings
         self._with_best: dict[int, pd.DataFrame] = {}
 
     def first_with(self, *methods: str) -> pd.DataFrame | None:
         """Records of the setting that has all these methods for the most questions, the first of equals.
+
+        One that the agent's labels cover goes before others.
 
         Returns:
             None that failed or varies a setting; those of each method's best reranker among them; `seconds` is the sum
@@ -51,8 +53,7 @@ class Settings:
         ]
         if not any(shared):
             return None
-        covered = [bool(part["on_distribution"].all()) for part in self._bare]
-        place = max(range(len(shared)), key=lambda at: (shared[at] > 0 and covered[at], shared[at]))
+        place = max(range(len(shared)), key=lambda at: (shared[at] > 0 and self._covered[at], shared[at]))
         if place not in self._with_best:
             bare = self._bare[place]
             self._with_best[place] = pd.concat([bare, best_rerankers(bare, halvings=self._halvings)], ignore_index=True)

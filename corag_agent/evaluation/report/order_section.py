@@ -107,11 +107,7 @@ def _table(shown: pd.DataFrame, less: Mapping[Way, Interval], caption: str) -> R
     names = rerankers_of(shown)
     columns = [Column("order", numeric=False)]
     for name in names:
-        columns += [
-            *score_columns(name)[:2],
-            Column(_LESS, name),
-            Column(_ENDS, name),
-        ]  # tokens are the same in any order
+        columns += [*score_columns(name)[:2], Column(_LESS, name), Column(_ENDS, name)]  # all orders cost the same
     rows = []
     for (method,), part in groups_of(shown, ["method"]):
         found = {row["reranker"]: row for _, row in part.iterrows()}
