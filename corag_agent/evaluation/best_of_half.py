@@ -31,8 +31,11 @@ def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -
         One row for each run, dataset, method, chunk_size, budget, variant and `half`: `reranker`, and the `questions`
         of that half and their mean `score` that decided. Methods without a reranker are left out.
     """
-    rows = records[records["reranker"] != ""].copy()
-    rows["half"] = _halves(rows, seed)
+    return _choices(_halved(records[records["reranker"] != ""], seed), metric)
+
+
+def _choices(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """As `best_choices`, of halved rows."""
     means = rows.groupby([*_HALF, "reranker"], as_index=False).agg(
         score=(metric, "mean"), tokens=("prompt_tokens", "mean"), questions=("question_id", "nunique")
     )
@@ -69,14 +72,16 @@ def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL",
 
 
 def _by_halves(rows: pd.DataFrame, seed: int, metric: str) -> pd.DataFrame:
-    choices = best_choices(rows, seed, metric)
-    halved = rows.assign(half=1 - _halves(rows, seed))
-    best = halved.merge(choices[[*_HALF, "reranker"]], on=[*_HALF, "reranker"], how="inner")
+    halved = _halved(rows, seed)
+    choices = _choices(halved, metric)
+    best = halved.assign(half=1 - halved["half"]).merge(
+        choices[[*_HALF, "reranker"]], on=[*_HALF, "reranker"], how="inner"
+    )
     return best.drop(columns="half").assign(chosen=best["reranker"], reranker=BEST)
 
 
-def _halves(rows: pd.DataFrame, seed: int) -> pd.Series:
-    """The half of each row's question."""
+def _halved(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Rows with the `half` of their question."""
     keys = pd.MultiIndex.from_frame(rows[_QUESTION])
     known = {(dataset, question): half_of(dataset, question, seed) for dataset, question in keys.unique()}
-    return pd.Series([known[key] for key in keys], rows.index, dtype=int)
+    return rows.assign(half=[known[key] for key in keys])
