@@ -11,11 +11,11 @@ import pytest
 import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import models, normalizers, pre_tokenizers, trainers
+from tokenizers import normalizers, pre_tokenizers
 
 from corag_search.errors import InputError
 from corag_search.rerankers.joined import CACHED_PIECES, JoinedTokens, Long, long_choice, windows
-from tests.corag_search.tiny_models import SENTENCES, build_tokenizer
+from tests.corag_search.tiny_models import SENTENCES, build_tokenizer, unigram_model
 
 # What may merge with the space that joins two texts: marks, joiners, Arabic and Malayalam signs that bind what follows,
 # halfwidth voicing marks, skin tones, Thai sara am; and what normalisers rewrite.
@@ -36,12 +36,11 @@ def minilm():
 
 
 def unigram(normalizer, splitter):
-    """A Unigram tokenizer trained on a few sentences."""
-    tokenizer = tokenizers.Tokenizer(models.Unigram())
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    """A Unigram tokenizer of a few sentences."""
     special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES * 4, trainer)
+    tokenizer = tokenizers.Tokenizer(unigram_model(special))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.add_special_tokens([tokenizers.AddedToken(text, special=True) for text in special])
     tokenizer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True)])
     return tokenizer
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +22,33 @@ SENTENCES = [
 ]
 
 
+def unigram_model(special: Sequence[str], pieces: int = 300) -> Any:
+    """A Unigram model over `special` (with <unk>), the letters of the sentences and their most frequent pieces.
+
+    `UnigramTrainer` gives another vocabulary on every run, so the models here would be other ones each time.
+    """
+    from tokenizers import models
+
+    words = [f"▁{word}" for sentence in SENTENCES for word in sentence.split(" ")]
+    counts = Counter(
+        word[start:end] for word in words for start in range(len(word)) for end in range(start + 1, len(word) + 1)
+    )
+    ranked = sorted(counts, key=lambda piece: (len(piece) > 1, -counts[piece] * len(piece), piece))
+    kept = ranked[: pieces - len(special)]
+    total = sum(counts[piece] for piece in kept)
+    scores = [(piece, math.log(counts[piece] / total)) for piece in kept]
+    return models.Unigram([*((text, 0.0) for text in special), *scores], special.index("<unk>"), False)
+
+
 def build_tokenizer(folder: Path, limit: int) -> Any:
-    """A Unigram tokenizer trained on a few sentences, with the special tokens of XLM-R."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    """A Unigram tokenizer of a few sentences, with the special tokens of XLM-R."""
+    from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer = Tokenizer(models.Unigram())
+    tokenizer = Tokenizer(unigram_model(special))
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in special])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()  # FlagEmbedding decodes and tokenises again
-    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES * 4, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
