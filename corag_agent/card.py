@@ -111,12 +111,13 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
         name = f"`{method['reranker']}`" if method["reranker"] else "–"
         rows.append((method["method"], name, f"{method['rougeL']:.3f}", f"{method['prompt_tokens']:.0f}", above))
     count, split = evaluation["questions"], evaluation["split"]
-    share = evaluation["fallback_share"]
+    share, division = evaluation["fallback_share"], evaluation.get("division")
+    fold = f" (fold {division['fold']} of {division['folds']}, by {division['split_by']})" if division else ""
     table = markdown_table(("method", "reranker", "ROUGE-L", "prompt tokens", "agent above it"), rows)
+    questions = "question" if count == 1 else "questions"
     return (
-        f"On the {count} {'question' if count == 1 else 'questions'} of the {split} split, looked up in the label "
-        f"table; the agent fell back for {share:.0%}.\nIntervals: 95 %, paired bootstrap over groups of questions that "
-        f"share no document.\n\n{table}"
+        f"On the {count} {questions} of the {split} split{fold}, looked up in the label table; the agent fell back for "
+        f"{share:.0%}.\nIntervals: 95 %, paired bootstrap over groups of questions that share no document.\n\n{table}"
     )
 
 

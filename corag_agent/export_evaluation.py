@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from corag_agent.evaluation.comparison import AGENT, MethodScores, agent_index, agent_predictions, compare
 from corag_agent.evaluation.intervals import paired_bootstrap
+from corag_agent.folds import division_of, split_by_folds
 from corag_search.agent import ConfigurationAgent, Prediction
 from data_prep.table import LabelTable
 
@@ -44,7 +45,8 @@ class ExportEvaluation:
 
     Attributes:
         data: As the table's fingerprint names it.
-        split: Of the table.
+        split: Of the table, or of the folds that the agent was trained with.
+        division: Those folds; empty where the table's own splits are used.
         questions: In it.
         fallback_share: Of them, for which the agent fell back.
         methods: Rivals, fixed rerankers at the default settings, the best fixed configuration of the agent's training
@@ -56,6 +58,7 @@ class ExportEvaluation:
     questions: int
     fallback_share: float
     methods: tuple[EvaluatedMethod, ...]
+    division: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -70,11 +73,13 @@ class ExportEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """As it stands in `config.json`."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "division" or value}
 
 
 def evaluate_export(agent: ConfigurationAgent, labels: str | Path, split: str = "test") -> ExportEvaluation:
     """Compares an agent with all that the label table knows.
+
+    Where it was trained on folds of these labels, the split is that of its fold: the table's own has what it has seen.
 
     Args:
         agent: With a fallback.
@@ -85,7 +90,11 @@ def evaluate_export(agent: ConfigurationAgent, labels: str | Path, split: str = 
         InputError: The table cannot be read, has no question in the split, or does not fit the agent.
     """
     table = LabelTable.read(Path(labels))
+    of_training = agent.config.get("training", {}).get("hyperparameters", {})
+    division = division_of(of_training) if agent.config.get("labels") == table.fingerprint else {}
     rows = table.split(split)
+    if division:
+        rows = split_by_folds(table, division["folds"], division["fold"], division["seed"], division["split_by"])[split]
     compared = compare(table, rows, agent)
     fallback = {name: value for name, value in agent.config["fallback"].items() if name != "threshold"}
     always = Prediction(**fallback, probabilities={}, confidence=0.0, fallback=True)
@@ -109,4 +118,5 @@ def evaluate_export(agent: ConfigurationAgent, labels: str | Path, split: str = 
         questions=len(rows),
         fallback_share=float(np.mean([prediction.fallback for prediction in agent_predictions(table, rows, agent)])),
         methods=tuple(map(evaluated, [*compared[:place], fixed, *compared[place:]])),
+        division=division,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +15,8 @@ from data_prep.splits import SplitBy, check_split_by
 from data_prep.table import LabelTable
 
 Positions = npt.NDArray[np.intp]
+# Options of `LabelDataModule` that divide a table into folds.
+_DIVISION = ("folds", "fold", "split_by", "seed")
 
 
 def fold_of(table: LabelTable, folds: int, seed: int = 0, by: SplitBy | str = SplitBy.DOCUMENT) -> Positions:
@@ -100,3 +105,34 @@ def split_by_folds(
     parts = {"test": of == fold, "val": of == (fold + 1) % folds}
     parts["train"] = ~(parts["test"] | parts["val"])
     return {name: np.flatnonzero(part) for name, part in parts.items()}
+
+
+def division_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the data module's options that divide a table; none where the table's own splits are used."""
+    return {} if options.get("folds") is None else {name: options[name] for name in _DIVISION}
+
+
+def check_division(trained: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuses an agent of the same labels that were divided in another way: it has seen what is held out now.
+
+    Args:
+        trained: Options of the data module that it was trained with.
+        own: Those of the present one.
+
+    Raises:
+        InputError: They divide the table differently.
+    """
+    before, now = division_of(trained), division_of(own)
+    if before != now:
+        options = ", ".join(f"data.{name} {value}" for name, value in before.items())
+        wanted = f"set {options} as then" if before else "leave data.folds out"
+        raise InputError(
+            f"the checkpoint was trained with {_named(before)} of these labels, this run has {_named(now)}, so it has "
+            f"seen questions that are held out now; {wanted}, or train anew"
+        )
+
+
+def _named(division: Mapping[str, Any]) -> str:
+    if not division:
+        return "the splits"
+    return f"fold {division['fold']} of {division['folds']} (by {division['split_by']}, seed {division['seed']})"

@@ -184,9 +184,10 @@ class ConfigurationAgentModule(LightningModule):
                 self.class_weights.copy_(data.class_weights)
 
     def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
-        """Lets what is dropped depend on (seed, step, device) alone, so that a resumed run drops the same."""
+        """Lets what is dropped depend on (seed, step, device, batch of the step): a resumed run drops the same."""
         if self.hparams["dropout"]:
-            generator = np.random.default_rng([self._seed, self.global_step, self.global_rank])
+            place = batch_idx % self.trainer.accumulate_grad_batches
+            generator = np.random.default_rng([self._seed, self.global_step, self.global_rank, place])
             torch.manual_seed(int(generator.integers(2**63)))
 
     def on_train_epoch_end(self) -> None:

@@ -27,6 +27,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
+from corag_agent.folds import check_division
 from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
@@ -70,7 +71,8 @@ class LastCheckpoint(ModelCheckpoint):
 
     def __init__(self, dirpath: str) -> None:
         """Takes the directory."""
-        super().__init__(dirpath, filename="last", enable_version_counter=False)
+        # Said, since Lightning would wait for a validation where there is none after every epoch.
+        super().__init__(dirpath, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
 
 
 class ConfiguredEarlyStopping(EarlyStopping):
@@ -168,11 +170,21 @@ class AgentCLI(LightningCLI):
 
     def _prepare(self, stage: str) -> None:
         self.datamodule.check(stage)
+        start = self.config[stage].model.init_from
+        for checkpoint in (self._checkpoint, load_checkpoint(start)[1] if start else None):
+            if checkpoint:
+                self._check_unseen(checkpoint)
         if self._checkpoint:
             self.model.on_load_checkpoint(self._checkpoint)
         backend = self.config[stage].compile
         if backend is not None:
             self.model.encoder.compile(backend=backend)  # in place: the names of its weights stay
+
+    def _check_unseen(self, checkpoint: dict[str, Any]) -> None:
+        """Refuses weights of the same labels, divided in another way."""
+        same = checkpoint["hyper_parameters"].get("label_fingerprint") == self.datamodule.label_fingerprint
+        if same and "datamodule_hyper_parameters" in checkpoint:
+            check_division(checkpoint["datamodule_hyper_parameters"], self.datamodule.hparams)
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:

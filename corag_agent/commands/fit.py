@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from corag_agent.cli import print_out
 
@@ -16,7 +17,7 @@ def run_arguments(arguments: Sequence[str]) -> None:
         if end.code:  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from end
         return
-    best = cli.trainer.checkpoint_callback
+    best: Any = cli.trainer.checkpoint_callback
     path, score = getattr(best, "best_model_path", ""), getattr(best, "best_model_score", None)
     if cli.trainer.is_global_zero and path and score is not None:
-        print_out(f"best checkpoint (val/regret {float(score):.4f}): {path}")
+        print_out(f"best checkpoint ({best.monitor} {float(score):.4f}): {path}")

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     if evaluation.records.empty:
         raise InputError(f"{arguments.run} has no records; run `corag evaluate` first")
     if arguments.splits is not None:
-        evaluation = evaluation.of_splits(arguments.splits.split(","))
+        evaluation = evaluation.of_splits([name.strip() for name in arguments.splits.split(",")])
     contents = contents_of(evaluation, arguments.resamples)
     written = {}
     if page is not None:

@@ -20,7 +20,8 @@ def half_of(dataset: str, question_id: str, seed: int = 0) -> int:
 def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -> pd.DataFrame:
     """Which reranker of each method is best on each half of a data set's questions.
 
-    Among equals the one that spends fewer tokens wins, then the first by name.
+    Among equals the one that spends fewer tokens wins, then the first by name. They are compared on the questions of
+    the half that all of them have; on those that each has, where there is no such question.
 
     Args:
         records: Of an `EvaluationRun`, none failed.
@@ -36,6 +37,9 @@ def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -
 
 def _choices(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """As `best_choices`, of halved rows."""
+    of_half, had = (rows.groupby(key)["reranker"].transform("nunique") for key in (_HALF, [*_HALF, "question_id"]))
+    shared = had == of_half
+    rows = rows[shared | ~shared.groupby([rows[name] for name in _HALF]).transform("any")]
     means = rows.groupby([*_HALF, "reranker"], as_index=False).agg(
         score=(metric, "mean"), tokens=("prompt_tokens", "mean"), questions=("question_id", "nunique")
     )

@@ -54,6 +54,7 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
             for key, unit in job.structure_keys(work).items():
                 if key in done:
                     rows["structure"].append(_structure_row(work, unit, done[key]))
+                    asked[work.data.source.name, work.question.id] = _question_row(job, work, done)
     rows["questions"] = list(asked.values())
     names = ("dataset", "chunk_size", "chunk_id")
     rows["chunks"] = [dict(zip(names, key, strict=True)) | chunk for key, chunk in chunks.items()]

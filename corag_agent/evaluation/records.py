@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
-from data_prep.table_files import refuse_repeated
+from data_prep.table_files import SPLITS, refuse_repeated
 
 SCHEMA_VERSION = 1
 RUN_FILE = "run.json"
@@ -145,8 +145,11 @@ class EvaluationRun:
         """The part of it that is about questions of some splits, such as those that no agent was trained on.
 
         Raises:
-            InputError: There are no such questions.
+            InputError: There are no such questions, or no such split.
         """
+        for name in splits:
+            if name not in SPLITS:
+                raise InputError(f"splits must be some of {', '.join(SPLITS)}, got {name!r}")
         kept = self.questions[self.questions["split"].isin(splits)]
         if kept.empty:
             there = ", ".join(self.questions["split"].unique())

@@ -170,18 +170,20 @@ def structure_table(run: EvaluationRun, by: Sequence[str] = ("dataset",), resamp
         resamples: Of the bootstrap.
 
     Returns:
-        One row for each group, `reranker`, `chunk_size` and `budget`: `questions`, `pairs`, the shares of pairs that
-        are `not_additive`, `worse_than_best` and of which the `order_matters`, the share of questions whose best
+        One row for each group, `run`, `reranker`, `chunk_size` and `budget`: `questions`, `pairs`, the shares of pairs
+        that are `not_additive`, `worse_than_best` and of which the `order_matters`, the share of questions whose best
         combination is not the largest affordable (`not_largest`, with `low` and `high`), and `best_chunks` (mean).
     """
     table = []
     if run.structure is None:
         return pd.DataFrame()
-    for key, group in run.structure.groupby([*by, "reranker", "chunk_size", "budget"], sort=False):
+    # Two experiments may measure the same questions, which count once each, and over other candidates.
+    names = [*by, "run", "reranker", "chunk_size", "budget"]
+    for key, group in run.structure.groupby(names, sort=False):
         pairs = int(group["pairs"].sum())
         interval = bootstrap_mean((~group["best_is_largest"]).to_numpy(float), resamples=resamples)
         table.append(
-            dict(zip([*by, "reranker", "chunk_size", "budget"], key, strict=True))
+            dict(zip(names, key, strict=True))
             | {"questions": len(group), "pairs": pairs}
             | {"not_additive": 1 - group["additive"].sum() / pairs if pairs else np.nan}
             | {name: group[name].sum() / pairs if pairs else np.nan for name in ("worse_than_best", "order_matters")}

@@ -63,7 +63,8 @@ def json_structure(run: EvaluationRun, resamples: int = RESAMPLES) -> list[dict[
 def structure_text(run: EvaluationRun, resamples: int = RESAMPLES) -> str:
     """The table of how the rerankers' benefits behave."""
     table = structure_table(run, resamples=resamples)
-    return _drawn("rerankers' benefits", table, ["dataset", "reranker", "chunk_size"], _STRUCTURE)
+    several = [name for name in ("run", "budget") if len(table) and table[name].nunique() > 1]
+    return _drawn("rerankers' benefits", table, ["dataset", "reranker", "chunk_size", *several], _STRUCTURE)
 
 
 # Columns of a printed table: title, column, digits (None for whole numbers), columns of the interval.

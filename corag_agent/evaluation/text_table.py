@@ -26,7 +26,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str 
             table.add_row(*row)
         else:
             table.add_section()
-    console = Console(width=130, no_color=True, highlight=False)
+    console = Console(width=130, no_color=True, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         console.print(table)
     return capture.get().rstrip("\n")

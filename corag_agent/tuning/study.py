@@ -33,12 +33,14 @@ class TrialOutcome:
 
     Attributes:
         values: The monitored metric after each validation.
+        epochs: The epoch of each, from 0.
         best: The best of them; None when none is finite.
         pruned: Whether the pruner ended it.
         error: Why it failed; None when it did not.
     """
 
     values: tuple[float, ...] = ()
+    epochs: tuple[int, ...] = ()
     best: float | None = None
     pruned: bool = False
     error: str | None = None
@@ -130,11 +132,11 @@ class SharedStudy:
                 trial.set_user_attr(ERROR, outcome.error)
                 self.study.tell(trial, state=TrialState.FAIL)
             else:
-                trial.set_user_attr(EPOCHS, len(outcome.values))
+                trial.set_user_attr(EPOCHS, outcome.epochs[-1] + 1)
                 if outcome.pruned:
                     self.study.tell(trial, state=TrialState.PRUNED)
                 else:
-                    trial.set_user_attr(BEST_EPOCH, outcome.values.index(outcome.best))
+                    trial.set_user_attr(BEST_EPOCH, outcome.epochs[outcome.values.index(outcome.best)])
                     self.study.tell(trial, outcome.best)
             self.let_go(trial)
             self._file.drop_lock(_lock_name(trial.number))

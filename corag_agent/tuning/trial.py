@@ -30,6 +30,7 @@ class TrialWatch(Callback):
 
     Attributes:
         values: The metric after each validation.
+        epochs: The epoch of each, from 0.
         pruned: Whether it was stopped.
     """
 
@@ -37,6 +38,7 @@ class TrialWatch(Callback):
         """Takes the trial, the name of the metric, and the digest of the study's label table."""
         self._trial, self._monitor, self._digest = trial, monitor, digest
         self.values: list[float] = []
+        self.epochs: list[int] = []
         self.pruned = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -57,8 +59,10 @@ class TrialWatch(Callback):
         if trainer.sanity_checking:
             return
         value = float(trainer.callback_metrics[self._monitor])
-        self._trial.report(value, step=len(self.values))
+        if trainer.current_epoch not in self.epochs:  # trials are compared at the first validation of an epoch
+            self._trial.report(value, step=trainer.current_epoch)
         self.values.append(value)
+        self.epochs.append(trainer.current_epoch)
         if self._trial.should_prune():
             self.pruned = trainer.should_stop = True
 
@@ -97,4 +101,4 @@ def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path, d
     if not finite:
         return TrialOutcome(error=f"{checkpoint['monitor']} was never a finite number")
     best = min(finite) if checkpoint["mode"] == "min" else max(finite)
-    return TrialOutcome(tuple(watch.values), best, watch.pruned)
+    return TrialOutcome(tuple(watch.values), tuple(watch.epochs), best, watch.pruned)

@@ -113,6 +113,26 @@ def test_other_seeds_drop_other_outputs(labels: str) -> None:
     assert torch.equal(weights(0), weights(0)) and not torch.equal(weights(0), weights(1))
 
 
+def test_batches_of_one_step_drop_other_outputs(labels: str) -> None:
+    """Accumulated batches of a step draw their own masks; without accumulation a step draws what it always has."""
+
+    class Watched(ConfigurationAgentModule):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            states.append((self.current_epoch, batch_idx, torch.get_rng_state().numpy().tobytes()))
+            return super().training_step(batch, batch_idx)
+
+    drawn = {}
+    for accumulated in (1, 2):
+        states: list[tuple[int, int, bytes]] = []
+        data = LabelDataModule(labels, batch_size=8)
+        module = Watched.for_data(data, hidden=(8,), dropout=0.4)
+        module._seed = 0
+        make_trainer(max_epochs=2, accumulate_grad_batches=accumulated).fit(module, datamodule=data)
+        drawn[accumulated] = [state for *_, state in states]
+        assert len(set(drawn[accumulated])) == len(states) >= 8
+    assert drawn[2][::2] == drawn[1][: len(drawn[2]) // 2]
+
+
 def test_a_checkpoint_keeps_the_metrics_that_it_was_chosen_with(labels: str, tmp_path: Path) -> None:
     trainer, _ = train(labels, epochs=1)
     trainer.save_checkpoint(tmp_path / "agent.ckpt")

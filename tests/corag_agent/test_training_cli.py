@@ -120,6 +120,17 @@ def test_without_a_configuration_a_run_is_the_same(
     assert "test/regret" in capsys.readouterr().out
 
 
+def test_the_best_checkpoint_is_named_with_the_metric_it_was_chosen_by(
+    labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ("--trainer.max_epochs", "1", "--trainer.enable_progress_bar", "false", "--trainer.callbacks", "[]")
+    chosen_by = ("--checkpoint.monitor", "val/rougeL", "--checkpoint.mode", "max")
+    assert main(["fit", "--data.labels", labels, "--output", str(tmp_path), *quick, *chosen_by]) == 0
+    with (tmp_path / "logs" / "version_0" / "metrics.csv").open() as file:
+        (reached,) = (row["val/rougeL"] for row in csv.DictReader(file) if row["val/rougeL"])
+    assert capsys.readouterr().out.startswith(f"best checkpoint (val/rougeL {float(reached):.4f}): ")
+
+
 def test_fit_shows_its_progress(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     training_cli(["fit", "--data.labels", labels, "--output", str(tmp_path), "--trainer.max_epochs", "1"])
     assert "Epoch 0" in capsys.readouterr().out
@@ -150,6 +161,18 @@ def test_the_last_checkpoint_is_of_the_last_epoch_and_the_best_is_not(labels: st
     assert epochs == {"best": 0, "last": 4}
     resumed = run(labels, tmp_path, "--trainer.max_epochs", "7", "--ckpt_path", "last")
     assert resumed.trainer.global_step == 7  # one batch an epoch
+
+
+def test_the_last_checkpoint_needs_no_validation(labels: str, tmp_path: Path) -> None:
+    seldom = ("--trainer.check_val_every_n_epoch", "3", "--early_stopping.patience", "9")
+    whole = run(labels, tmp_path / "whole", *seldom, "--trainer.max_epochs", "6").model
+    run(labels, tmp_path / "half", *seldom, "--trainer.max_epochs", "4")
+    last = tmp_path / "half" / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["epoch"] == 3
+    more = ("--trainer.max_epochs", "6", "--ckpt_path", "last")
+    resumed = run(labels, tmp_path / "half", *seldom, *more).model
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+    assert whole.calibration == resumed.calibration
 
 
 def test_early_stopping_and_going_on_with_more_patience(labels: str, tmp_path: Path) -> None:

@@ -140,6 +140,22 @@ def test_hopeless_trials_are_pruned(labels: str, tmp_path: Path, capsys: pytest.
     assert {row["epochs"] for row in rows if row["state"] == "pruned"} == {3}  # at the first that the pruner looks at
 
 
+def test_epochs_are_counted_and_not_validations(
+    labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--data.labels", labels, "--trials", "1", "--json"]
+    for name, every, found in (
+        ("seldom", {"check_val_every_n_epoch": 2}, ([1, 3], {1, 3})),
+        ("often", {"val_check_interval": 0.5}, ([0, 1, 2, 3], {0, 1, 2, 3})),
+    ):
+        output, fit = tmp_path / name, {"trainer": {"max_epochs": 4, **every}, "data": {"batch_size": 4}}
+        assert run("--config", config(tmp_path, fit=fit), *given, "--output", str(output)) == 0
+        (row,) = json.loads(capsys.readouterr().out)["trials"]
+        (trial,) = trials_of(output)
+        assert row["epochs"] == 4 and list(trial.intermediate_values) == found[0]
+        assert trial.user_attrs["best_epoch"] in found[1]
+
+
 def test_a_combination_that_fails_does_not_end_the_study(
     labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +205,7 @@ def test_many_failures_in_a_row_stop_the_run(
     left = iter(ends)
 
     def run_trial(*_: object) -> TrialOutcome:
-        return TrialOutcome((0.5,), 0.5) if next(left) == "1" else TrialOutcome(error="the disk is full")
+        return TrialOutcome((0.5,), (0,), 0.5) if next(left) == "1" else TrialOutcome(error="the disk is full")
 
     monkeypatch.setattr(tune_module, "run_trial", run_trial)
     given = ["--data.labels", labels, "--output", str(tmp_path / "out"), "--trials", str(len(ends))]

@@ -43,12 +43,12 @@ def report_of(folder: Path, values: list[float | str], mode: str = "min", pruned
             continue
         best = trial.params["model.margin"] if isinstance(value, str) else value
         trial.report(best, step=0)
-        shared.finish(trial, TrialOutcome((best, best + 1), best))
+        shared.finish(trial, TrialOutcome((best, best + 1), (0, 1), best))
     for _ in range(pruned):
         trial = shared.claim()
         assert trial is not None
         trial.report(0.9, step=0)
-        shared.finish(trial, TrialOutcome((0.9,), 0.9, pruned=True))
+        shared.finish(trial, TrialOutcome((0.9,), (0,), 0.9, pruned=True))
     return StudyReport.of(shared.study, SPACE, base, file)
 
 

@@ -46,7 +46,7 @@ def opened(file: StudyFile, options: TuneOptions = OPTIONS, **made_of: Any) -> S
 def outcome_of(trial: optuna.Trial) -> TrialOutcome:
     """Best at a margin of 0.3; reached in the second of two epochs."""
     value = abs(trial.params["model.margin"] - 0.3)
-    return TrialOutcome((value + 1, value), value)
+    return TrialOutcome((value + 1, value), (0, 1), value)
 
 
 def work(shared: SharedStudy, outcome: Callable[[optuna.Trial], TrialOutcome] = outcome_of) -> None:
@@ -201,7 +201,7 @@ def test_only_the_best_keeps_its_checkpoint(journal: StudyFile) -> None:
         trial = shared.claim()
         assert trial is not None
         (shared.directory(trial.number) / "checkpoints").mkdir(parents=True)
-        shared.finish(trial, TrialOutcome((value,), value) if value else TrialOutcome(error="out of memory"))
+        shared.finish(trial, TrialOutcome((value,), (0,), value) if value else TrialOutcome(error="out of memory"))
     kept = [path.parent.name for path in journal.path.parent.glob("trials/*/checkpoints")]
     assert kept == ["2"]
     assert failures(shared.study.get_trials()) == {3: "out of memory"}

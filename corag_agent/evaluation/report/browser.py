@@ -78,11 +78,13 @@ def browser_data(run: EvaluationRun, limit: int | None = None) -> str:
 
 
 def _start(run: EvaluationRun, settings: Numbers) -> int:
-    """The setting to be shown first: that of the most questions."""
+    """The setting to be shown first: that of the most questions; the first one where no shown question has that."""
+    known = list(settings)
     for dataset in sorted(run.records["dataset"].unique()):
         rows = Settings(run, dataset).first_with()
         if rows is not None:
-            return settings.of(tuple(rows[["run", "chunk_size", "budget"]].iloc[0]))
+            wanted = tuple(rows[["run", "chunk_size", "budget"]].iloc[0])
+            return known.index(wanted) if wanted in known else 0
     return 0
 
 

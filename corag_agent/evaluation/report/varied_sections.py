@@ -258,10 +258,12 @@ def structure_section(structure: pd.DataFrame) -> Section | None:
         Column("chunks in the best"),
     ]
     rows = []
+    several = structure["run"].nunique() > 1
     for row in structure.to_dict("records"):
         shares = [percent(row[name]) for name in ("not_additive", "worse_than_best", "order_matters", "not_largest")]
         ends = interval_text(row["low"], row["high"], percent)
         section = f"{row['dataset']}, chunks of {row['chunk_size']}, budget {row['budget']}"
+        section += f" ({row['run']})" if several else ""
         cells = (row["reranker"], f"{row['questions']:,}", *shares, ends, number(row["best_chunks"], 1))
         rows.append(Row(cells, section))
     caption = "Pairs whose score is not the sum of their chunks' scores, and questions whose best leaves room"

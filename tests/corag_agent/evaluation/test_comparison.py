@@ -135,6 +135,11 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(table, np.array([0]), other)  # type: ignore[arg-type]
 
 
+def test_texts_are_no_markup() -> None:
+    marked = text_table(("[name]",), [("best in [history]",), ("wiki:cat:1",), ("[/x]",)], "all [/b] :key:")
+    assert all(text in marked for text in ("[name]", "best in [history]", "wiki:cat:1", "[/x]", "all [/b] :key:"))
+
+
 def test_numbers_stand_to_the_right() -> None:
     lines = text_table(("name", "n"), [("a", "5"), (), ("bb", "1,234")]).splitlines()
     assert [line.strip("│┃ ") for line in lines if "a " in line or "bb" in line] == ["a    │     5", "bb   │ 1,234"]

@@ -252,6 +252,14 @@ def test_structure_is_what_brute_force_finds(tmp_path: Path) -> None:
             assert row["best_is_largest"]
 
 
+def test_questions_that_are_only_measured_belong_to_the_run(tmp_path: Path) -> None:
+    run = evaluated(tmp_path, [replace(MAIN, limit=1), Experiment("s", structure=True, candidates=3)])
+    assert run.structure is not None and len(run.structure) == 12
+    assert run.records["question_id"].nunique() == 1 and len(run.questions) == 6
+    for part in (run.of_datasets(set(run.questions["dataset"])), run.of_splits(["train", "val", "test"])):
+        assert part.structure is not None and len(part.structure) == 12
+
+
 def _orders(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
     for a in chunks:
         yield [a]

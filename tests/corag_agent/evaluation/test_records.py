@@ -60,6 +60,8 @@ def test_of_splits_keeps_what_belongs_to_their_questions(run: EvaluationRun) -> 
         assert set(getattr(part, name)["question_id"]) == {"q0"}, name
     with pytest.raises(InputError, match="no question of this evaluation is of the splits val; it has"):
         run.of_splits(["val"])
+    with pytest.raises(InputError, match="splits must be some of train, val, test, got 'tset'"):
+        run.of_splits(["test", "tset"])
 
 
 Change = Callable[[EvaluationRun], dict[str, pd.DataFrame]]

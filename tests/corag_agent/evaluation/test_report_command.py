@@ -47,6 +47,8 @@ def test_fewer_questions_and_some_splits(here: Path, capsys: pytest.CaptureFixtu
     assert report("--out", "r.html", "--splits", "test") == 0
     page = Path("r.html").read_text(encoding="utf-8")
     assert "d (4 questions)" in page and "q0003" not in page
+    assert report("--out", "r.html", "--splits", "train, test") == 0
+    assert "d (6 questions)" in Path("r.html").read_text(encoding="utf-8")
     assert report("--out", "r.html", "--splits", "val") == 2
     assert "has train, test" in capsys.readouterr().err.replace("test, train", "train, test")
 

@@ -109,6 +109,18 @@ def test_equal_rerankers_go_to_fewer_tokens() -> None:
     assert set(best_choices(run_of(rows).succeeded)["reranker"]) == {"b"}
 
 
+def test_rerankers_are_compared_on_the_questions_that_all_have() -> None:
+    """Of a run under way: "a" has the easy questions only, on which it is worse than "b"."""
+    easy = set(QUESTIONS[::3])
+    rows = [record(q, "tree", "b", 0.8 if q in easy else 0.2) for q in QUESTIONS]
+    rows += [record(q, "tree", "a", 0.7) for q in easy]
+    assert set(best_choices(run_of(rows).succeeded)["reranker"]) == {"b"}
+    best = best_rerankers(run_of(rows).succeeded).set_index("question_id")["rougeL"]
+    assert dict(best) == {q: 0.8 if q in easy else 0.2 for q in QUESTIONS}
+    apart = [record(q, "tree", "a" if q in easy else "b", 0.7 if q in easy else 0.2) for q in QUESTIONS]
+    assert set(best_choices(run_of(apart).succeeded)["reranker"]) == {"a"}  # no question of both
+
+
 def test_means_and_failures() -> None:
     rows = noisy()
     rows[0] |= {"error": "broken", "order": [], "chunk_ids": []} | dict.fromkeys((*SCORES, *PARTIAL), math.nan)
@@ -206,6 +218,28 @@ def test_structure_shares() -> None:
     assert {name: row[name] for name in wanted} == pytest.approx(wanted)
     assert (row["not_largest"], row["best_chunks"]) == (0.5, 1.5)
     assert "0.950" in structure_text(run) and structure_table(run_of(noisy())).empty
+
+
+def test_questions_that_two_experiments_measure_count_once_each() -> None:
+    base = {"dataset": "d", "reranker": "a", "chunk_size": 96, "budget": 300, "pairs": 10, "worse_than_best": 0}
+    base |= {"order_matters": 0, "best_chunks": 1}
+    frame = pd.DataFrame(
+        [
+            base
+            | {"question_id": question, "run": name, "candidates": candidates, "additive": additive}
+            | {"best_is_largest": place % 2 == 0}
+            for place, question in enumerate(QUESTIONS)
+            for name, candidates, additive in (("eight", 8, 5), ("six", 6, 0))
+        ]
+    )
+    table = structure_table(run_of(noisy(), frame), resamples=100).set_index("run")
+    assert dict(table["questions"]) == {"eight": 24, "six": 24} and dict(table["not_additive"]) == {
+        "eight": 0.5,
+        "six": 1,
+    }
+    alone = structure_table(run_of(noisy(), frame[frame["run"] == "six"]), resamples=100).iloc[0]
+    assert alone["low"] == table.loc["six", "low"] and alone["high"] == table.loc["six", "high"]
+    assert "six" in structure_text(run_of(noisy(), frame))
 
 
 def test_unknown_names_are_refused() -> None:
