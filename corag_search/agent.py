@@ -15,6 +15,7 @@ from corag_search.agent_labels import label_settings
 from corag_search.errors import InputError
 from corag_search.hub import fetch_agent
 from corag_search.query_features import STATISTICS, QueryFeatures
+from corag_search.texts import shown
 from corag_search.weights_directory import read_weights
 
 
@@ -141,13 +142,14 @@ class ConfigurationAgent:
             InputError: When the embedding has another width or is not finite, or features are needed and not given.
         """
         values = self._input(query_embedding, features)
-        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what comes of it is refused below
             for weight, bias in self._layers:
                 values = np.maximum(weight @ values + bias, 0.0)
             logits = self._reranker_head[0] @ values + self._reranker_head[1]
-        if not np.isfinite(logits).all():
+            tempered = logits / self._format.temperature
+        if not np.isfinite(tempered).all():
             raise InputError("the query's embedding or features are too large to compute with; check the embedder")
-        probabilities = _softmax(logits / self._format.temperature)
+        probabilities = _softmax(tempered)
         best = int(logits.argmax())
         confidence = float(probabilities[best])
         by_name = dict(zip(self.rerankers, probabilities.tolist(), strict=True))
@@ -188,7 +190,7 @@ class ConfigurationAgent:
 
     def _input(self, query_embedding: npt.ArrayLike, features: QueryFeatures | None) -> Array:
         """What the first layer takes, `[inputs]`."""
-        embedding = np.asarray(query_embedding, dtype=np.float32)
+        embedding = _numbers("the query's embedding", query_embedding)
         if embedding.shape != (self.input_dim,):
             got = embedding.shape[0] if embedding.ndim == 1 else f"an array of shape {list(embedding.shape)}"
             raise InputError(
@@ -197,14 +199,13 @@ class ConfigurationAgent:
             )
         parts = [embedding]
         if self.needs_features:
-            if features is None:
+            if not isinstance(features, QueryFeatures):
                 raise InputError(
                     f"the checkpoint was trained with {', '.join(self.inputs[1:])} beside the query embedding; give "
                     "features, as query_features computes them from the candidates"
                 )
-            chunk_mean, statistics = (
-                np.asarray(part, dtype=np.float32) for part in (features.chunk_mean, features.statistics)
-            )
+            chunk_mean = _numbers("features.chunk_mean", features.chunk_mean)
+            statistics = _numbers("features.statistics", features.statistics)
             if chunk_mean.shape != embedding.shape or statistics.shape != (len(STATISTICS),):
                 raise InputError(
                     f"features must have a chunk_mean of {self.input_dim} and {len(STATISTICS)} statistics, got shapes "
@@ -218,6 +219,18 @@ class ConfigurationAgent:
             what = EMBEDDING if not np.isfinite(embedding).all() else "features"
             raise InputError(f"the query's {what} must be finite, got NaN or infinity in it; check the embedder")
         return values if self._shift is None or self._scale is None else (values - self._shift) * self._scale
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> Array:
+    try:
+        given = np.asarray(values)
+        with np.errstate(over="ignore"):  # infinity is refused
+            numbers = given.astype(np.float32) if given.dtype.kind in "fiub" else None
+    except (TypeError, ValueError, OverflowError):  # a ragged list
+        numbers = None
+    if numbers is None:
+        raise InputError(f"{name} must be numbers, got {shown(values)}; check the embedder")
+    return numbers
 
 
 def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

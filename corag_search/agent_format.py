@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.query_features import STATISTICS
+from corag_search.texts import shown
 from corag_search.weights_directory import CONFIG_FILE, WeightsFormat
 
 # The one order of the regression head's outputs and of scaled targets, everywhere.
@@ -87,7 +90,7 @@ class AgentFormat:
             InputError: When an entry is missing or unusable.
         """
         version = config.get("format_version", AGENT.versions[-1])
-        rerankers = tuple(_entry(config, "rerankers", list))
+        rerankers = _rerankers(_entry(config, "rerankers", list))
         embedder = dict(_entry(config, "embedder", dict))
         if _entry(config, "settings", list) != list(SETTINGS):
             raise InputError(f"{CONFIG_FILE}: settings must be {list(SETTINGS)}, got {config['settings']!r}")
@@ -103,11 +106,11 @@ class AgentFormat:
         if heads not in (SHARED, PER_RERANKER):
             raise InputError(f"{CONFIG_FILE}: settings_heads must be {SHARED} or {PER_RERANKER}, got {heads!r}")
         dimension = embedder.get("dimension")
-        if not rerankers or not isinstance(dimension, int) or input_width(dimension, inputs) != layers[0]:
+        if type(dimension) is not int or input_width(dimension, inputs) != layers[0]:
             raise InputError(
-                f"{CONFIG_FILE}: needs at least one reranker and a first layer as wide as its inputs (an embedding as "
-                f"wide as the embedder's dimension, chunk_mean likewise, 1 for each statistic), got {len(rerankers)} "
-                f"reranker(s), layers {list(layers)}, inputs {list(inputs)}, embedder {embedder}"
+                f"{CONFIG_FILE}: needs a first layer as wide as its inputs (an embedding as wide as the embedder's "
+                f"dimension, chunk_mean likewise, 1 for each statistic), got layers {list(layers)}, inputs "
+                f"{list(inputs)}, embedder {embedder}"
             )
         return cls(rerankers, embedder, ranges, layers, inputs, heads, temperature, fallback, version)
 
@@ -180,8 +183,14 @@ def _entry(config: Mapping[str, Any], key: str, kind: type | UnionType) -> Any:
     return config[key]
 
 
+def _rerankers(names: list[Any]) -> tuple[str, ...]:
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise InputError(f"{CONFIG_FILE}: rerankers must be at least one name, each once, got {names!r}")
+    return tuple(names)
+
+
 def _layers(widths: list[Any]) -> tuple[int, ...]:
-    if len(widths) < 2 or not all(isinstance(width, int) and width > 0 for width in widths):
+    if len(widths) < 2 or not all(type(width) is int and width > 0 for width in widths):
         raise InputError(f"{CONFIG_FILE}: layers must be at least two widths, got {widths!r}")
     return tuple(widths)
 
@@ -189,14 +198,28 @@ def _layers(widths: list[Any]) -> tuple[int, ...]:
 def _ranges(ranges: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     checked = {}
     for name in SETTINGS:
-        try:
-            low, high = (float(bound) for bound in ranges[name])
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{CONFIG_FILE}: ranges.{name} must be [low, high], got {ranges.get(name)!r}") from None
-        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-            raise InputError(f"{CONFIG_FILE}: ranges.{name} must rise from low to high, got {[low, high]}")
-        checked[name] = (low, high)
+        bounds = ranges.get(name)
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2 or not all(_is_number(bound) for bound in bounds):
+            raise InputError(f"{CONFIG_FILE}: ranges.{name} must be [low, high], got {shown(bounds)}")
+        low, high = bounds
+        if not low <= high:
+            raise InputError(f"{CONFIG_FILE}: ranges.{name} must rise from low to high, got {shown(bounds)}")
+        for bound in bounds:
+            _check_setting(name, bound)
+        checked[name] = (float(low), float(high))
     return checked
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_setting(name: str, value: float) -> None:
+    """Refuse what no search can be asked for; iterations are rounded."""
+    try:
+        SearchConfig(**{name: round(value) if name == "iterations" else value})  # type: ignore[arg-type]
+    except (InputError, ValueError, OverflowError):  # of rounding NaN and infinity
+        raise InputError(f"{CONFIG_FILE}: ranges.{name} holds {shown(value)}, which no search takes") from None
 
 
 def _inputs(names: list[Any]) -> tuple[str, ...]:
@@ -212,8 +235,8 @@ def _inputs(names: list[Any]) -> tuple[str, ...]:
 
 def _temperature(calibration: Mapping[str, Any]) -> float:
     value = calibration.get("temperature")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"{CONFIG_FILE}: calibration.temperature must be a finite number above 0, got {value!r}")
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
+        raise InputError(f"{CONFIG_FILE}: calibration.temperature must be a finite number above 0, got {shown(value)}")
     return float(value)
 
 
@@ -222,7 +245,7 @@ def _fallback(entry: Any, rerankers: Sequence[str], ranges: Mapping[str, tuple[f
         return None
     try:
         made = Fallback(**entry)
-        whole = isinstance(made.iterations, int)
+        whole = type(made.iterations) is int and all(map(_is_number, (made.threshold, *made.settings)))
         inside = all(ranges[name][0] <= getattr(made, name) <= ranges[name][1] for name in SETTINGS)
         usable = whole and inside and made.reranker in rerankers and 0 <= made.threshold < math.inf
     except TypeError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from corag_search.errors import InputError
 from corag_search.registry import whole
+from corag_search.texts import check_text, shown
 
 MOST_TOKENS = 2**63 - 1  # what the arrays of a search hold
 
@@ -23,7 +24,8 @@ class Chunk:
         metadata: At least `document`, `start` and `end` (character offsets) when cut by `chunk_documents`.
 
     Raises:
-        InputError: Id or text is no text that can be encoded as UTF-8, or the cost is no whole number of at least 1.
+        InputError: Id or text is no text that can be encoded as UTF-8, the cost is no whole number of at least 1, or
+            the metadata are no mapping.
     """
 
     id: str
@@ -33,17 +35,8 @@ class Chunk:
 
     def __post_init__(self) -> None:
         for name, value in (("id", self.id), ("text", self.text)):
-            if not isinstance(value, str):
-                raise InputError(f"chunk {self.id!r}: {name} must be a text, got {value!r}")
-            if not value.isascii():
-                self._check_encodable(name, value)
+            if not (isinstance(value, str) and value.isascii()):  # the name is not made for each chunk that is read
+                check_text(f"chunk {self.id!r}: {name}", value)
+        if not isinstance(self.metadata, Mapping):
+            raise InputError(f"chunk {self.id!r}: metadata must be a mapping, got {shown(self.metadata)}")
         object.__setattr__(self, "cost", whole(f"chunk {self.id!r}: cost", self.cost, unit="tokens", most=MOST_TOKENS))
-
-    def _check_encodable(self, name: str, value: str) -> None:
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"chunk {self.id!r}: {name} must be a text that can be encoded as UTF-8, got half a surrogate pair at "
-                f"character {error.start}; decode its source anew or remove it"
-            ) from None

@@ -10,6 +10,7 @@ import numpy as np
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.registry import whole
+from corag_search.texts import check_text
 from corag_search.tokenizers import Tokenizer
 
 # Tokens. A code point has four bytes at most, and a token may join its first byte to what stands before it, so that the
@@ -44,12 +45,13 @@ def chunk_documents(documents: Iterable[DocumentLike], tokenizer: Tokenizer, siz
         Chunks with ids `document:number`, in document order.
 
     Raises:
-        InputError: A size that is too small, or documents without any text.
+        InputError: A size that is too small, documents without any text, or one whose text cannot be encoded as UTF-8.
     """
     size = whole("chunk_size", size, least=SMALLEST_CHUNK, unit="tokens")
     chunks: list[Chunk] = []
     for document in documents:
         metadata = {name: value for name in ("title", "domain", "language") if (value := getattr(document, name, ""))}
+        check_text(f"document {document.id!r}: text", document.text)
         chunks += _chunks_of(document.id, document.text, tokenizer, size, metadata)
     if not chunks:
         raise InputError("the corpus is empty: no document has any text; give at least one document with text")

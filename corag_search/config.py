@@ -11,6 +11,7 @@ from typing import TypeVar
 from corag_search.chunk import MOST_TOKENS
 from corag_search.errors import InputError
 from corag_search.registry import whole
+from corag_search.texts import shown
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -39,6 +40,7 @@ _WHOLE = {
     "root_width": "children",
 }
 _MOST = {"iterations": 1_000_000, "budget": MOST_TOKENS}  # a result tells the best after each iteration
+_GREATEST = 1e100  # its products with costs and visits are finite
 _OPTIONAL = ("max_chunks", "expansion_width", "root_width")
 
 
@@ -94,6 +96,16 @@ class SearchConfig:
         return self.expansion_width is not None or self.root_width is not None
 
 
+def check_config(config: object) -> None:
+    """Refuse settings that are none, such as a mapping of them.
+
+    Raises:
+        InputError: It is no `SearchConfig`.
+    """
+    if not isinstance(config, SearchConfig):
+        raise InputError(f"config must be a SearchConfig, such as SearchConfig(budget=300), got {shown(config)}")
+
+
 def _not_negative(name: str, value: object) -> float:
     """The value, of any real type, as Python's own number."""
     try:
@@ -101,7 +113,9 @@ def _not_negative(name: str, value: object) -> float:
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise InputError(f"{name} must be a finite number, at least 0, got {value!r}")
+        raise InputError(f"{name} must be a finite number, at least 0, got {shown(value)}")
+    if number > _GREATEST:
+        raise InputError(f"{name} must be at most {_GREATEST:g}, got {number:g}")
     return value if isinstance(value, int) else number
 
 

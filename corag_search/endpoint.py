@@ -8,6 +8,8 @@ import os
 import httpx
 
 from corag_search.errors import InputError
+from corag_search.retry import LONGEST
+from corag_search.texts import shown
 
 
 def check_address(base_url: str, example: str) -> None:
@@ -56,10 +58,25 @@ def usable_key(variable: str | None) -> str | None:
     return key or None
 
 
-def error_detail(text: str) -> str:
+def check_timeout(timeout: float) -> None:
+    """Refuse what no socket can wait for.
+
+    Raises:
+        InputError: Not above 0, or more than a day.
+    """
+    if not 0 < timeout <= LONGEST:
+        raise InputError(f"timeout must be a number of seconds above 0, at most {LONGEST:,}, got {shown(timeout)}")
+
+
+def without_key(text: str, key: str | None) -> str:
+    """A text without the key that a request was sent with. To be called before anything is cut off the text."""
+    return text.replace(key, "***") if key else text
+
+
+def error_detail(text: str, key: str | None = None) -> str:
     """The message of an error body in one line, at most 200 characters; nothing for a page.
 
-    Without control characters, which a terminal would obey.
+    Without control characters, which a terminal would obey, and without the key.
 
     Example:
         >>> error_detail('{"error": {"message": "out of\\\\nmemory"}}'), error_detail("<html>busy</html>")
@@ -73,7 +90,13 @@ def error_detail(text: str) -> str:
         text = str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, AttributeError, RecursionError):
         pass
+    text = without_key(text, key)
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
+
+
+def start_of(content: bytes, key: str | None = None) -> str:
+    """The first 60 characters of an answer in one line, without the key."""
+    return " ".join(without_key(content.decode("utf-8", "replace"), key)[:60].split())
 
 
 def error_reason(error: Exception) -> str:

@@ -9,12 +9,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from corag_search.errors import InputError
+
+T = TypeVar("T")
+_READING_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class DirectoryFormat:
 def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary sibling to write to; on success it takes the place of `path`, on error it is removed.
 
+    A link stays, and what it points to is replaced.
+
     Example:
         >>> target = Path(getfixture("tmp_path")) / "a.txt"
         >>> with replacing_file(target) as partial:
@@ -43,7 +49,7 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> target.read_text(), [p.name for p in target.parent.iterdir()]
         ('whole', ['a.txt'])
     """
-    target = Path(path)
+    target = _behind_links(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,13 +71,13 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
     """A temporary sibling directory to fill; on success it takes the place of `path`, on error it is removed.
 
     On Linux that is one step: at any moment one of the two is there whole. A process that is killed leaves the
-    temporary one behind, `.{name}.….partial`.
+    temporary one behind, `.{name}.….partial`. A link stays, and what it points to is replaced.
 
     Raises:
         InputError: As `check_replaceable`.
     """
-    target = Path(path)
-    check_replaceable(target, kind)
+    check_replaceable(path, kind)
+    target = _behind_links(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
@@ -92,6 +98,11 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
         shutil.rmtree(old)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _behind_links(path: str | os.PathLike[str]) -> Path:
+    """Where something is, or will be: to rename over a link would leave what it points to as it was."""
+    return Path(os.path.realpath(path))
 
 
 def _exchanged(one: Path, other: Path) -> bool:
@@ -143,6 +154,41 @@ def _is_at(handle: int, path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def read_unless_replaced(read: Callable[[], T], directory: Path, manifest: str) -> T:
+    """Read a directory that `replacing_directory` writes; anew where it is replaced meanwhile.
+
+    Its files are opened one after the other, so that without this some could be of the old one and some of the new.
+
+    Args:
+        read: Reads it, and raises what says that it is not whole.
+        directory: Where it lies.
+        manifest: Name of its manifest.
+
+    Raises:
+        InputError: It was replaced each time, or as `read`.
+    """
+    for _ in range(_READING_TRIES):
+        written = _when_written(directory / manifest)
+        try:
+            found = read()
+        except (InputError, FileNotFoundError):
+            if _when_written(directory / manifest) == written:
+                raise
+        else:
+            if _when_written(directory / manifest) == written:
+                return found
+    raise InputError(f"{directory} was replaced again and again while it was read; try again")
+
+
+def _when_written(manifest: Path) -> tuple[int, int] | None:
+    """What tells whether another directory took the place of the one that was there; None where there is none."""
+    try:
+        status = manifest.stat()
+    except (OSError, ValueError):  # ValueError: a path with a null
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 def check_replaceable(path: str | os.PathLike[str], kind: DirectoryFormat) -> None:
     """Refuse to write over anything but an empty directory or one of this kind with nothing else in it.
 
@@ -154,7 +200,7 @@ def check_replaceable(path: str | os.PathLike[str], kind: DirectoryFormat) -> No
         return
     try:
         ours = json.loads((target / kind.manifest).read_text(encoding="utf-8")).get("format") == kind.name
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         ours = False
     if not ours:
         raise InputError(f"{target} is there and is no {kind.name}, so it is not overwritten; name another directory")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -22,7 +22,7 @@ from corag_search.errors import InputError
 from corag_search.generators import load_generator
 from corag_search.generators.base import Generator
 from corag_search.pipeline_config import PipelineConfig
-from corag_search.policy_tree.problem import check_query
+from corag_search.policy_tree.problem import check_query, has_order
 from corag_search.policy_tree.search import search_policy_tree
 from corag_search.prompt import Citation, citations
 from corag_search.query_features import embed_candidates, query_features
@@ -437,12 +437,12 @@ def _answer(
 
 def _count_or_chunks(candidates: Any) -> tuple[int, tuple[Chunk, ...] | None]:
     """How many chunks to retrieve, or the given ones."""
-    if isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes | Mapping):
+    if has_order(candidates):
         return 0, tuple(candidates)
     try:
         return whole("candidates", candidates), None
     except InputError as error:
-        raise InputError(f"{error}; or give the chunks themselves") from None
+        raise InputError(f"{error}; or give the chunks themselves in a list, best first") from None
 
 
 def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int | None) -> SearchConfig:

@@ -11,6 +11,7 @@ from typing import Any
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.texts import check_text
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class PromptTemplate:
 
     def __post_init__(self) -> None:
         for name, fields in (("passage", ("{number}", "{text}")), ("prompt", ("{passages}", "{question}"))):
+            check_text(f"prompt template: {name}", getattr(self, name))
             missing = [field for field in fields if field not in getattr(self, name)]
             if missing:
                 raise InputError(f"prompt template: {name} must contain {missing[0]}, got {getattr(self, name)!r}")
@@ -88,7 +90,8 @@ def citations(answer: str, chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
         [False, True]
     """
     bracketed = re.findall(r"[\[［【]([\d\s,，、]+)[\]］】]", answer)
-    named = {int(number) for group in bracketed for number in re.findall(r"\d+", group)}
+    # No prompt has a billion passages, and an answer may go on in digits without end.
+    named = {int(number) for group in bracketed for number in re.findall(r"\d+", group) if len(number) < 10}
     return tuple(
         Citation(
             number,

@@ -12,6 +12,9 @@ from typing import ClassVar
 
 from corag_search.errors import InputError
 from corag_search.registry import whole
+from corag_search.texts import shown
+
+LONGEST = 86_400  # seconds, for one wait of any kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,11 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         whole("retries", self.retries, least=0)
         for name in ("backoff", "longest_wait"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be a number of seconds, at least 0, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not 0 <= value <= LONGEST:
+                raise InputError(
+                    f"{name} must be a number of seconds, at least 0 and at most {LONGEST:,}, got {shown(value)}"
+                )
 
     def attempts(self) -> Iterator[Attempt]:
         """Attempts one after the other; `Attempt.failed` waits, or raises on the last."""
@@ -62,7 +68,7 @@ class Attempt:
         """
         if self.number == self.policy.retries:
             raise type(error)(f"{error} (after {self.number + 1} attempts)") from error
-        ceiling = min(self.policy.backoff * 2**self.number, self.policy.longest_wait)
+        ceiling = min(self.policy.backoff * 2.0 ** min(self.number, 64), self.policy.longest_wait)
         wait = random.uniform(ceiling / 2, ceiling)
         asked = _seconds(retry_after)
         if asked is not None:
@@ -84,7 +90,7 @@ def _seconds(retry_after: str | None) -> float | None:
         pass
     try:
         date = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (date - datetime.now(UTC)).total_seconds())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.embedders.base import Embedder, Vectors
 from corag_search.errors import InputError
-from corag_search.files import DirectoryFormat, replacing_directory, sha256_of
+from corag_search.files import DirectoryFormat, read_unless_replaced, replacing_directory, sha256_of
 from corag_search.registry import whole
 from corag_search.store import EmbedderIdentity
 
@@ -163,10 +163,16 @@ class TokenVectors:
     def load(cls, directory: str | os.PathLike[str]) -> TokenVectors:
         """Verify token vectors against their manifest and map them.
 
+        Those that another process replaces meanwhile are read anew.
+
         Raises:
             InputError: They are not there, something else, of another version, or a file was changed or cut.
         """
         root = Path(directory)
+        return read_unless_replaced(lambda: cls._read(root), root, MANIFEST)
+
+    @classmethod
+    def _read(cls, root: Path) -> TokenVectors:
         again = "write them anew with `corag index --token_vectors int8`"
         try:
             manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
@@ -180,7 +186,7 @@ class TokenVectors:
             info = TokenVectorsInfo(encoder=encoder, precision=precision, **plain)
         except OSError:
             raise InputError(f"{root} holds no token vectors (no {MANIFEST}); {again}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{root / MANIFEST} is damaged ({error}); {again}") from None

@@ -14,6 +14,7 @@ from tokenizers import AddedToken, models, pre_tokenizers
 
 from corag_search.errors import InputError
 from corag_search.packaged import FINGERPRINT_DIGITS, package_folder, require
+from corag_search.texts import check_text, text_list
 
 CONTROL_TOKEN = 3  # `tokenizer.ggml.token_type` of special tokens in GGUF
 
@@ -41,7 +42,7 @@ class Tokenizer:
         """Length of each text in tokens.
 
         Raises:
-            InputError: A single string instead of a sequence of them.
+            InputError: A single string instead of a sequence of them, or a text that cannot be encoded as UTF-8.
         """
         return [len(encoding) for encoding in self._encode(texts)]
 
@@ -49,7 +50,7 @@ class Tokenizer:
         """Token ids of each text.
 
         Raises:
-            InputError: A single string instead of a sequence of them.
+            InputError: A single string instead of a sequence of them, or a text that cannot be encoded as UTF-8.
         """
         return [encoding.ids for encoding in self._encode(texts)]
 
@@ -58,14 +59,16 @@ class Tokenizer:
 
         Returns:
             `[tokens, 2]`: start and end in characters. Byte-level tokens that share a character all name it whole.
+
+        Raises:
+            InputError: No text, or one that cannot be encoded as UTF-8.
         """
+        check_text("text", text)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return np.asarray(encoding.offsets, dtype=np.intp).reshape(-1, 2)
 
     def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
-        if isinstance(texts, str):
-            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
-        return self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return self._tokenizer.encode_batch_fast(text_list(texts), add_special_tokens=False)
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -78,6 +81,8 @@ def load_tokenizer(name: str) -> Tokenizer:
     Raises:
         InputError: It cannot be had; the message says what was tried.
     """
+    if not isinstance(name, str):
+        raise InputError(f"a tokenizer is named by a string, got {name!r}")
     if name in _EMBEDDED:
         return _embedded(name)
     path = Path(name)

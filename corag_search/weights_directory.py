@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
 from corag_search.errors import InputError
-from corag_search.files import DirectoryFormat, replacing_directory
+from corag_search.files import DirectoryFormat, read_unless_replaced, replacing_directory
 
 WEIGHTS_FILE, CONFIG_FILE, CARD_FILE = "model.safetensors", "config.json", "README.md"
 
@@ -48,19 +48,23 @@ class WeightsFormat:
 
 
 def read_weights(path: str | Path, kind: WeightsFormat) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tensors by name, and the configuration.
+    """Tensors by name, and the configuration; anew where another process replaces the directory meanwhile.
 
     Raises:
         InputError: A file is missing, unreadable or changed since it was written, or the format is another.
     """
-    path = Path(path)
+    root = Path(path)
+    return read_unless_replaced(lambda: _read(root, kind), root, CONFIG_FILE)
+
+
+def _read(path: Path, kind: WeightsFormat) -> tuple[dict[str, Any], dict[str, Any]]:
     files = {name: path / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
     for name, file in files.items():
         if not file.is_file():
             raise InputError(f"{kind.what} {path} has no {name}; make one with `{kind.command}`")
     try:
         config = json.loads(files[CONFIG_FILE].read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not JSON ({error}); export it again") from None
     if not isinstance(config, dict) or config.get("format") != kind.name:
         raise InputError(f"{kind.what} {path}: {CONFIG_FILE} is not that of a {kind.name}; export one")
@@ -78,8 +82,8 @@ def read_weights(path: str | Path, kind: WeightsFormat) -> tuple[dict[str, Any],
         )
     try:
         return load_tensors(weights), config
-    except SafetensorError as error:
-        raise InputError(f"{kind.what} {path}: {error}") from error
+    except (SafetensorError, KeyError) as error:  # KeyError: a type of number that NumPy does not have
+        raise InputError(f"{kind.what} {path}: {WEIGHTS_FILE} cannot be read ({error}); export it again") from error
 
 
 def write_weights(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from corag_search.baselines.judge import Judge
 from corag_search.chunk import Chunk
-from corag_search.config import SearchConfig
+from corag_search.config import SearchConfig, check_config
 from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.search import AnyReranker
 from corag_search.policy_tree.tree import Order
@@ -72,6 +72,7 @@ def fill_by_similarity(
     Raises:
         InputError: A budget below every cost.
     """
+    check_config(config)
     check_affordable(chunks, config.budget)
     costs = np.fromiter((chunk.cost for chunk in chunks), np.int64, len(chunks))
     cheapest = int(costs.min())

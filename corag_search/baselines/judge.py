@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
-from corag_search.config import SearchConfig
+from corag_search.config import SearchConfig, check_config
 from corag_search.policy_tree.final_rule import tie_key
 from corag_search.policy_tree.problem import checked_candidates, token_lengths
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.search import AnyReranker
-from corag_search.policy_tree.tree import Order, by_falling_score
+from corag_search.policy_tree.tree import Order, by_falling_score, objective
 from corag_search.rerankers.base import as_reranker
 from corag_search.result import SearchResult
 
@@ -31,7 +31,8 @@ class Judge:
     def __init__(
         self, query: str, candidates: Sequence[Chunk], reranker: AnyReranker, config: SearchConfig | None
     ) -> None:
-        self.config = config or SearchConfig()
+        self.config = SearchConfig() if config is None else config
+        check_config(self.config)
         self.candidates = checked_candidates(query, candidates, self.config.budget)
         self.reranker = as_reranker(reranker)
         self._memo = ScoreMemo(query, self.candidates, self.reranker)
@@ -59,7 +60,7 @@ class Judge:
     def ranked(self, orders: Sequence[Order], count: int) -> list[Order]:
         """The best of some orders (all of them scored in one batch), best first."""
         costs = np.array([self.cost(order) for order in orders])
-        worth = self.score(orders) - self.config.cost_coefficient * costs / self.config.budget
+        worth = objective(self.score(orders), costs, self.config.cost_coefficient, self.config.budget)
         least = -np.inf if count >= len(orders) else np.partition(worth, -count)[-count]
         return sorted((orders[i] for i in np.flatnonzero(worth >= least).tolist()), key=self.preference)[:count]
 

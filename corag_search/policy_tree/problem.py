@@ -15,6 +15,7 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.registry import whole
 from corag_search.rerankers.base import Reranker
+from corag_search.texts import check_text, shown
 
 if TYPE_CHECKING:
     from corag_search.policy_tree.tree import PolicyTree
@@ -180,20 +181,31 @@ def checked_candidates(query: str, candidates: Iterable[Chunk], budget: int) -> 
             candidate's cost.
     """
     check_query(query)
-    if not isinstance(candidates, Iterable) or isinstance(candidates, str | bytes | Mapping | Set):
-        raise InputError(f"candidates must be a list of chunks, best first, got {candidates!r}")
+    if not has_order(candidates):
+        raise InputError(f"candidates must be a list of chunks, best first, got {shown(candidates)}")
     candidates = tuple(candidates)
     if not candidates:
         raise InputError("there are no candidates to choose from; retrieve at least one chunk first")
     for chunk in candidates:
         if not isinstance(chunk, Chunk):
-            raise InputError(f"candidates must be chunks (corag_search.Chunk), got {chunk!r} among them")
+            raise InputError(f"candidates must be chunks (corag_search.Chunk), got {shown(chunk)} among them")
     if len({id(chunk) for chunk in candidates}) < len(candidates) or len({c.id for c in candidates}) < len(candidates):
         seen: set[str] = set()
         twice = next(c.id for c in candidates if c.id in seen or seen.add(c.id))  # type: ignore[func-returns-value]
         raise InputError(f"candidate {twice!r} is given twice; a combination may hold a chunk once only")
     check_affordable(candidates, budget)
     return candidates
+
+
+def has_order(values: object) -> bool:
+    """Whether one can go through values in an order of their own: not those of a set, a mapping or a text."""
+    if isinstance(values, str | bytes | bytearray | Mapping | Set):
+        return False
+    try:
+        iter(values)  # type: ignore[call-overload]
+    except TypeError:  # a NumPy number, for one
+        return False
+    return True
 
 
 def check_affordable(chunks: Sequence[Chunk], tokens: int, name: str = "budget", what: str = "candidate") -> None:
@@ -220,11 +232,5 @@ def check_query(query: str) -> None:
         InputError: The query is no text, is empty or white space, or cannot be encoded as UTF-8.
     """
     if not isinstance(query, str) or not query.strip():
-        raise InputError(f"query must be a text that is not empty, got {query!r}")
-    try:
-        query.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"query must be a text that can be encoded as UTF-8, got half a surrogate pair at character {error.start} "
-            f"of {query!r}; decode its source anew or remove it"
-        ) from None
+        raise InputError(f"query must be a text that is not empty, got {shown(query)}")
+    check_text("query", query)

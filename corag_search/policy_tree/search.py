@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from corag_search.chunk import Chunk
-from corag_search.config import SearchConfig
+from corag_search.config import SearchConfig, check_config
 from corag_search.errors import InputError
 from corag_search.policy_tree.expansion import Children, best_by_prior, children_of, expand
 from corag_search.policy_tree.final_rule import BestSoFar
-from corag_search.policy_tree.problem import Problem, checked_candidates, make_problem, token_lengths, warn_of_refused
+from corag_search.policy_tree.problem import (
+    Problem,
+    checked_candidates,
+    has_order,
+    make_problem,
+    token_lengths,
+    warn_of_refused,
+)
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.selection import select
 from corag_search.policy_tree.trace import SearchTrace, trace_of
@@ -19,6 +26,7 @@ from corag_search.policy_tree.tree import ROOT, PolicyTree
 from corag_search.policy_tree.update import update
 from corag_search.rerankers.base import Reranker, as_reranker
 from corag_search.result import Combination, SearchResult
+from corag_search.texts import shown
 
 T = TypeVar("T")
 AnyReranker = Reranker | Callable[[str, Sequence[Sequence[Chunk]]], Any]
@@ -116,8 +124,7 @@ def _searches(
         if len(values) != count:
             raise InputError(f"{name} has {len(values)} entries for {count} queries; give one each")
     for settings in configs:
-        if not isinstance(settings, SearchConfig):
-            raise InputError(f"config must be a SearchConfig, such as SearchConfig(budget=300), got {settings!r}")
+        check_config(settings)
     cheap = None if prior is None else _checked_prior(prior)
     wrapped = {id(one): as_reranker(one) for one in given}
     memos: dict[tuple, ScoreMemo] = {}
@@ -144,8 +151,8 @@ def _searches(
 
 
 def _listed(name: str, values: Iterable[T]) -> list[T]:
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
-        raise InputError(f"{name} must be a list with an entry for each search, got {values!r}")
+    if not has_order(values):
+        raise InputError(f"{name} must be a list with an entry for each search, got {shown(values)}")
     return list(values)
 
 

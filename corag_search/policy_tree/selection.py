@@ -26,7 +26,7 @@ def utility(tree: PolicyTree, rows: NDArray[np.intp] | slice) -> NDArray[np.floa
         spread = tree.highest - tree.lowest
         average = (average - tree.lowest) / spread if spread > 0 else np.zeros_like(average)
     exploration = config.exploration * np.sqrt(math.log(tree.total_visits) / visits)
-    price: Any = config.cost_coefficient * tree.cost[rows] / config.budget
+    price: Any = float(config.cost_coefficient) * tree.cost[rows] / config.budget
     return average + exploration - price
 
 

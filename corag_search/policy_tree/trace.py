@@ -130,7 +130,7 @@ def trace_of(
                 expanded=expanded.get(row),
                 score=float(tree.score[row]),
                 cost=int(tree.cost[row]),
-                objective=float(tree.score[row] - config.cost_coefficient * tree.cost[row] / config.budget),
+                objective=float(tree.score[row] - float(config.cost_coefficient) * tree.cost[row] / config.budget),
                 visits=int(tree.visits[row]),
                 average=float(tree.value_sum[row] / tree.visits[row]),
                 utility=float(utilities[row - 1]),

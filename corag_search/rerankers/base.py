@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.registry import whole
+from corag_search.texts import shown
 
 Combinations = Sequence[Sequence[Chunk]]
 Scores = NDArray[np.float64]
@@ -102,9 +103,8 @@ def checked_scores(scores: Any, count: int, name: str) -> Scores:
     """
     values = _numbers(scores)
     if values is None:
-        shown = " ".join(repr(scores).split())
         raise InputError(
-            f"reranker {name!r} returned {shown if len(shown) <= 80 else shown[:77] + '...'} for {count} combinations; "
+            f"reranker {name!r} returned {shown(scores)} for {count} combinations; "
             f"it must return one number each, shape [{count}]"
         )
     if values.shape != (count,):

@@ -16,6 +16,7 @@ from corag_search.chunk import Chunk
 from corag_search.embedders.batches import Ids
 from corag_search.errors import InputError
 from corag_search.rerankers.base import Combinations
+from corag_search.texts import check_text
 
 CACHED_PIECES = 32_768  # texts; about 1 kB each with chunks of 96 tokens
 
@@ -118,6 +119,7 @@ class JoinedTokens:
         return self.of([chunk.text for chunk in combination])
 
     def _encode(self, text: str) -> _Piece:
+        check_text("text", text)
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         ids = np.array(encoding.ids, np.int32)
         ids.flags.writeable = False  # it is shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from corag_search.endpoint import error_detail
+from corag_search.endpoint import error_detail, start_of, without_key
 from corag_search.rerankers.base import Scores
 from corag_search.rerankers.cross_encoder import sigmoid
+from corag_search.texts import shown
 
 # Half precision rounds 1 to a little more.
 _TOLERANCE = 1e-3
@@ -110,29 +112,30 @@ DIALECTS = {
 }
 
 
-def answered_scores(content: bytes, kind: str, count: int) -> Scores:
+def answered_scores(content: bytes, kind: str, count: int, key: str | None = None) -> Scores:
     """Scores `[count]` in the order of the texts, whatever order the server gave them in.
 
     Args:
         content: The answer.
         kind: Its content type.
         count: How many texts were sent.
+        key: Of the request, which no message may show.
 
     Raises:
         BadAnswer: It does not hold exactly one number for each text.
     """
     scores: dict[int, float] = {}
-    for position, result in enumerate(_results(content, kind)):
+    for position, result in enumerate(_results(content, kind, key)):
         if not isinstance(result, dict):
             raise BadAnswer(f"gave a JSON {type(result).__name__} as result {position}, not an object; check dialect")
         index = result.get("index")
         if "index" not in result:
             raise BadAnswer(f"gave result {position} without an index; check dialect")
         if type(index) is not int or not 0 <= index < count:
-            raise BadAnswer(f"gave result {position} the index {_shown(index)} for {count} texts; check dialect")
+            raise BadAnswer(f"gave result {position} the index {_shown(index, key)} for {count} texts; check dialect")
         if index in scores:
             raise BadAnswer(f"gave the index {index} twice for {count} texts; check the server")
-        scores[index] = _score(result, index)
+        scores[index] = _score(result, index, key)
     if len(scores) != count:
         missing = next(index for index in range(count) if index not in scores)
         raise BadAnswer(f"gave {len(scores)} scores for {count} texts (none for index {missing}); check dialect")
@@ -166,34 +169,34 @@ def benefits(scores: Scores, scale: Scale) -> Scores:
     return np.clip(scores, 0.0, 1.0)
 
 
-def _results(content: bytes, kind: str) -> list[Any]:
+def _results(content: bytes, kind: str, key: str | None) -> list[Any]:
     """The list of results, which stands alone or in an object."""
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        start = " ".join(content[:60].decode("utf-8", "replace").split())
+        start = start_of(content, key)
         if "html" in kind or start.startswith("<"):
             raise BadAnswer("answered an HTML page; check base_url and dialect") from None
         raise BadAnswer(f"answered what is no JSON, or half of it: {start!r}") from None
     if isinstance(answer, dict) and answer.get("error") and "results" not in answer:
-        raise BadAnswer(f"failed: {error_detail(json.dumps(answer))}")
+        raise BadAnswer(f"failed: {error_detail(json.dumps(answer), key)}")
     results = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(results, list):
         raise BadAnswer("answered JSON that is neither a list nor has a list of results; check base_url and dialect")
     return results
 
 
-def _score(result: dict[str, Any], index: int) -> float:
+def _score(result: dict[str, Any], index: int, key: str | None) -> float:
     value = result.get("relevance_score", result.get("score"))
     try:
         number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:  # an integer of hundreds of digits
         number = math.inf
     if not math.isfinite(number):
-        raise BadAnswer(f"gave the score {_shown(value)} for index {index}, not a finite number; check the server")
+        raise BadAnswer(f"gave the score {_shown(value, key)} for index {index}, not a finite number; check the server")
     return number
 
 
-def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
+def _shown(value: object, key: str | None) -> str:
+    text = without_key(shown(value, sys.maxsize), key)
     return text if len(text) <= 40 else text[:37] + "..."

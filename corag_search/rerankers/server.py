@@ -14,7 +14,15 @@ from typing import NamedTuple, TypeVar
 import httpx
 import numpy as np
 
-from corag_search.endpoint import check_address, check_key_variable, error_detail, error_reason, usable_key
+from corag_search.endpoint import (
+    check_address,
+    check_key_variable,
+    check_timeout,
+    error_detail,
+    error_reason,
+    usable_key,
+    without_key,
+)
 from corag_search.errors import InputError
 from corag_search.packaged import fingerprint
 from corag_search.registry import whole
@@ -103,8 +111,7 @@ class ServerReranker:
             raise InputError(f"name must not be empty, got {name!r}; leave it out for 'server'")
         if not model and (model is not None or self._speech.needs_model):
             raise InputError(f"model must name a model of the {self.dialect} server, got {model!r}")
-        if not 0 < timeout < float("inf"):
-            raise InputError(f"timeout must be a finite number of seconds above 0, got {timeout!r}")
+        check_timeout(timeout)
         self.name = name
         self.max_tokens = None if max_tokens is None else whole("max_tokens", max_tokens, unit="tokens")
         self._model = model
@@ -187,7 +194,7 @@ class ServerReranker:
         key = self._key()
         response = self._post(json.dumps(body).encode(), key, abandoned)
         try:
-            scores = answered_scores(response.content, response.headers.get("content-type", ""), len(texts))
+            scores = answered_scores(response.content, response.headers.get("content-type", ""), len(texts), key)
             return benefits(scores, self.scale)
         except BadAnswer as error:
             raise self._error(str(error), key) from None
@@ -221,9 +228,9 @@ class ServerReranker:
     def _refusal(self, response: httpx.Response, key: str | None) -> RerankerError:
         """The error for a status other than 200."""
         status = response.status_code
-        detail = error_detail(response.content.decode("utf-8", "replace"))
+        detail = error_detail(response.content.decode("utf-8", "replace"), key)
         if response.is_redirect:
-            detail = f"to {response.headers.get('location', '')[:200]}"
+            detail = f"to {without_key(response.headers.get('location', ''), key)[:200]}"
         variable = self._key_variable
         key_hint = f"set the environment variable {variable} to a key that is valid there"
         hints = {
@@ -238,7 +245,7 @@ class ServerReranker:
         return self._error(f"answered {status}{f' ({detail})' if detail else ''}{f'; {hint}' if hint else ''}", key)
 
     def _error(self, what: str, key: str | None) -> RerankerError:
-        return RerankerError(f"{self._url} {what.replace(key, '***') if key else what}")
+        return RerankerError(f"{self._url} {without_key(what, key)}")
 
 
 def _choice(name: str, value: str, kind: type[_Kind]) -> _Kind:

@@ -13,6 +13,7 @@ from corag_search.chunk import Chunk
 from corag_search.packaged import package_folder
 from corag_search.rerankers.base import Combinations, Scores
 from corag_search.rerankers.session import reduce_orders, score_in_session
+from corag_search.texts import text_list
 
 
 class WordLlamaReranker:
@@ -79,5 +80,5 @@ def _weights() -> tuple[tokenizers.Tokenizer, NDArray[np.float32]]:
 def _token_sums(texts: Sequence[str]) -> NDArray[np.float64]:
     """Sum of the token vectors of each text, `[n, 256]`."""
     tokenizer, vectors = _weights()
-    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    encodings = tokenizer.encode_batch_fast(text_list(texts), add_special_tokens=False)
     return np.stack([vectors[encoding.ids].sum(axis=0, dtype=np.float64) for encoding in encodings])

@@ -23,6 +23,8 @@ _NBITS = range(4, 13)
 _SHORTEST_LIST, _LIST_FACTOR = 128, 4  # of a graph's search: 0.98 of the nearest among 100,000, 0.87 with 64 for 60
 _LEAST_PROBED, _PROBED_SHARE = 64, 4  # lists that are looked through: a fourth of them
 _HEADROOM = 0.1  # of a component's range on either side: vectors that are added later may lie beyond what was seen
+_MOST = 2**31 - 1  # what FAISS has room for
+_MOST_LINKS, _MOST_FACTOR = 4096, 10_000  # what memory has room for, at the least
 _REFINED_BY = {"SQ8": "QT_8bit", "SQfp16": "QT_fp16"}
 
 
@@ -77,7 +79,7 @@ class IndexKind(ABC):
             missed = rows[:, -1] < 0
             similarity[missed], rows[missed] = self._everywhere(index, queries[missed], k)
             if (rows < 0).any():
-                raise InputError("a query embedding is not finite; use the embedder that built the store")
+                raise InputError("a query embedding is too large to compare; use the embedder that built the store")
         return rows, similarity
 
     def _nearest(self, index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
@@ -137,10 +139,10 @@ class HNSWIndex(IndexKind):
     type_name = "IndexHNSWFlat"
 
     def __post_init__(self) -> None:
-        for name, least in (("M", 2), ("efConstruction", 1), ("efSearch", 1)):
+        for name, least, most in (("M", 2, _MOST_LINKS), ("efConstruction", 1, _MOST), ("efSearch", 1, _MOST)):
             value = getattr(self, name)
             if value is not None or name != "efSearch":
-                object.__setattr__(self, name, whole(f"index hnsw: {name}", value, least))
+                object.__setattr__(self, name, whole(f"index hnsw: {name}", value, least, most=most))
 
     def list_length(self, k: int) -> int:
         """Length of the list of candidates in a search for k."""
@@ -200,7 +202,8 @@ class IVFPQIndex(IndexKind):
         for name in ("nlist", "nprobe", "m", "nbits", "k_factor"):
             value = getattr(self, name)
             if value is not None or name in ("nbits", "k_factor"):
-                object.__setattr__(self, name, whole(f"index ivfpq: {name}", value))
+                most = _MOST_FACTOR if name == "k_factor" else _MOST
+                object.__setattr__(self, name, whole(f"index ivfpq: {name}", value, most=most))
         if self.nbits not in _NBITS:
             raise InputError(f"index ivfpq: nbits must be {_NBITS[0]} to {_NBITS[-1]}, got {self.nbits}")
         if self.refine is not None and self.refine not in _REFINED_BY:

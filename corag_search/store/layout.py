@@ -70,15 +70,6 @@ def _checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def when_written(root: Path) -> tuple[int, int] | None:
-    """What tells whether another store took the place of the one that was there; None where there is none."""
-    try:
-        status = (root / MANIFEST).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
 def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
     """Read a manifest and compare the files with it.
 
@@ -109,7 +100,7 @@ def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
             index_kind(manifest["index"]),
         )
         count, sizes, checksums = int(manifest["count"]), dict(manifest["bytes"]), dict(manifest["sha256"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{root / MANIFEST} is damaged ({error}); {_ANEW}") from None
@@ -119,6 +110,18 @@ def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
         if not whole or (verify and sha256_of(file) != checksums.get(name)):
             raise InputError(f"{file} is missing or was changed; {_ANEW}")
     return info, count
+
+
+def write_index(index: Any, path: Path) -> None:
+    """Write an index.
+
+    Through a file of Python's, which says that a disk is full. FAISS by itself raises a RuntimeError, and for the last
+    bytes, written as the file is closed, nothing at all.
+    """
+    import faiss
+
+    with path.open("wb") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
 
 
 def read_index(root: Path, info: StoreInfo, count: int) -> Any:

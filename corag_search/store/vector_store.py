@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
-from corag_search.files import replacing_directory
+from corag_search.files import read_unless_replaced, replacing_directory
 from corag_search.lexical import LexicalIndex
 from corag_search.registry import whole
 from corag_search.store.identity import EmbedderIdentity
@@ -22,6 +22,7 @@ from corag_search.store.layout import (
     CHUNKS,
     INDEX,
     LEXICAL,
+    MANIFEST,
     STARTS,
     STORE,
     StoreInfo,
@@ -29,15 +30,14 @@ from corag_search.store.layout import (
     read_index,
     read_lexical,
     read_manifest,
-    when_written,
+    write_index,
     write_manifest,
 )
 from corag_search.store.stored_chunks import StoredChunks
+from corag_search.texts import shown
 
 if TYPE_CHECKING:
     from corag_search.embedders.base import Embedder
-
-_LOADING_TRIES = 10
 
 
 class VectorStore:
@@ -109,6 +109,7 @@ class VectorStore:
             InputError: No chunks, two with one id, or too few for the index.
         """
         (index or FlatIndex()).check(len(chunks), embedder.dimension)
+        _distinct_ids(chunks)  # before what may take hours
         return cls.from_embeddings(
             chunks, embedder.encode([chunk.text for chunk in chunks]), EmbedderIdentity.of(embedder),
             tokenizer=tokenizer, chunk_size=chunk_size, index=index,
@@ -178,7 +179,10 @@ class VectorStore:
         Raises:
             InputError: A document that is not there, or nothing would be left.
         """
-        gone = {documents} if isinstance(documents, str) else set(documents)
+        try:
+            gone = {documents} if isinstance(documents, str) else set(documents)
+        except TypeError:
+            raise InputError(f"documents must be a list of ids, got {shown(documents)}") from None
         owner = [_document_of(chunk) for chunk in self.chunks]
         unknown = gone.difference(owner)
         if unknown:
@@ -201,10 +205,12 @@ class VectorStore:
         """
         if rows is None:
             return self._index.reconstruct_n(0, len(self))
-        wanted = np.asarray(rows, np.int64)
+        wanted = np.asarray(rows)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise InputError(f"rows must be a list of whole numbers, got {shown(rows)}")
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise InputError(f"rows must lie in 0 … {len(self) - 1}, got {wanted.min()} … {wanted.max()}")
-        return self._index.reconstruct_batch(wanted)
+        return self._index.reconstruct_batch(wanted.astype(np.int64))
 
     def search(self, query_embedding: NDArray[np.float32], k: int) -> list[Chunk]:
         """The k chunks most similar to a query, best first (fewer when the store is smaller).
@@ -214,7 +220,7 @@ class VectorStore:
             k: At least 1.
 
         Raises:
-            InputError: Another width, or k is no whole number of at least 1.
+            InputError: Another width, no finite numbers, or k is no whole number of at least 1.
         """
         rows, _ = self.search_rows(np.asarray(query_embedding)[None], k)
         return self.chunks.of(rows[0].tolist())
@@ -229,7 +235,7 @@ class VectorStore:
                 f"got a query embedding of shape {list(query_embeddings.shape[1:])}; use the embedder that built it"
             )
         count = min(whole("candidates", k), self._count)
-        return self._kind.search(self._index, np.ascontiguousarray(query_embeddings, np.float32), count)
+        return self._kind.search(self._index, _queries(query_embeddings), count)
 
     def check_embedder(self, embedder: Embedder) -> None:
         """Refuse an embedder that did not build this store.
@@ -249,10 +255,8 @@ class VectorStore:
         Raises:
             InputError: Something else is at `directory`.
         """
-        import faiss
-
         with replacing_directory(directory, STORE) as partial:
-            faiss.write_index(self._index, str(partial / INDEX))
+            write_index(self._index, partial / INDEX)
             np.save(partial / STARTS, self.chunks.write(partial / CHUNKS))
             if self._lexical is not None:
                 for name, array in self._lexical.arrays().items():
@@ -273,18 +277,12 @@ class VectorStore:
             InputError: It is not there, not a store, of another format version, or a file was changed or cut.
         """
         root = Path(directory)
-        for _ in range(_LOADING_TRIES):
-            written = when_written(root)
-            try:
-                info, count = read_manifest(root, verify)
-                store = cls(read_chunks(root, count), read_index(root, info, count), info, read_lexical(root, count))
-            except (InputError, FileNotFoundError):
-                if when_written(root) == written:
-                    raise
-            else:
-                if when_written(root) == written:
-                    return store
-        raise InputError(f"{root} was replaced again and again while it was read; try again")
+
+        def read() -> VectorStore:
+            info, count = read_manifest(root, verify)
+            return cls(read_chunks(root, count), read_index(root, info, count), info, read_lexical(root, count))
+
+        return read_unless_replaced(read, root, MANIFEST)
 
 
 def _distinct_ids(chunks: Sequence[Chunk]) -> set[str]:
@@ -301,6 +299,15 @@ def _document_of(chunk: Chunk) -> str | int | None:
     """The id of a chunk's document, as its metadata have it."""
     document = chunk.metadata.get("document")
     return document if isinstance(document, str | int) else None
+
+
+def _queries(embeddings: NDArray[Any]) -> NDArray[np.float32]:
+    """Query embeddings as FAISS takes them. With infinity in them it would give some rows, and say nothing."""
+    with np.errstate(over="ignore"):
+        vectors = np.ascontiguousarray(embeddings, np.float32) if embeddings.dtype.kind in "fiu" else None
+    if vectors is None or not np.isfinite(vectors).all():
+        raise InputError("a query embedding is not finite numbers; use the embedder that built the store")
+    return vectors
 
 
 def _checked(embeddings: NDArray[np.float32], count: int, dimension: int) -> NDArray[np.float32]:

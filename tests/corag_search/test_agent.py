@@ -1,7 +1,9 @@
 import hashlib
 import json
+import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,12 +262,22 @@ def test_unusable_tensors(tmp_path: Path, change: Callable[[Tensors], Any], mess
         ({"format_version": 3}, "format version 3, readable are 1, 2"),
         ({"format_version": None}, "format version None"),
         ({"sha256": "0" * 64}, "damaged or of another export"),
-        ({"rerankers": []}, "at least one reranker"),
+        ({"rerankers": []}, "rerankers must be at least one name, each once"),
+        ({"rerankers": ["bm25", "bm25"]}, "rerankers must be at least one name, each once"),
+        ({"rerankers": [{"name": "bm25"}, "maxsim"]}, "rerankers must be at least one name, each once"),
         ({"rerankers": None}, "rerankers must be a list"),
         ({"settings": ["exploration", "iterations", "cost_coefficient"]}, "settings must be"),
         ({"ranges": {"iterations": [5, 25]}}, r"ranges.cost_coefficient must be"),
         ({"ranges": {**make_config()["ranges"], "iterations": [25, 5]}}, "rise from low to high"),
+        ({"ranges": {**make_config()["ranges"], "iterations": "15"}}, r"ranges.iterations must be \[low, high\], got"),
+        ({"ranges": {**make_config()["ranges"], "iterations": ["5", "25"]}}, r"must be \[low, high\]"),
+        ({"ranges": {**make_config()["ranges"], "iterations": [0, 25]}}, "ranges.iterations holds 0, which no search"),
+        ({"ranges": {**make_config()["ranges"], "iterations": [5, 10**9]}}, "holds 1000000000, which no search takes"),
+        ({"ranges": {**make_config()["ranges"], "exploration": [0, 10**400]}}, "ranges.exploration holds 1000"),
+        ({"ranges": {**make_config()["ranges"], "exploration": [0, math.inf]}}, "ranges.exploration holds inf"),
+        ({"ranges": {**make_config()["ranges"], "cost_coefficient": [-1, 0.3]}}, "ranges.cost_coefficient holds -1"),
         ({"layers": [4]}, "at least two widths"),
+        ({"layers": [4, True, 2]}, "at least two widths"),
         ({"layers": [5, 3, 2]}, "as wide as its inputs"),
         ({"embedder": {"name": "toy", "dimension": 8}}, "as wide as its inputs"),
     ],
@@ -273,6 +285,67 @@ def test_unusable_tensors(tmp_path: Path, change: Callable[[Tensors], Any], mess
 def test_unusable_configs(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ConfigurationAgent.load(write(tmp_path / "agent", make_tensors(), {**make_config(), **change}))
+
+
+@pytest.mark.parametrize("temperature", [0, -1, 10**400, math.nan, math.inf, True, "1", None])
+def test_unusable_temperatures(tmp_path: Path, temperature: object) -> None:
+    agent = second_version(calibration={"temperature": temperature})
+    with pytest.raises(InputError, match=r"calibration\.temperature must be a finite number above 0, got"):
+        ConfigurationAgent.load(write(tmp_path / "agent", *agent))
+
+
+def test_a_temperature_too_small_to_divide_by(tmp_path: Path) -> None:
+    agent = ConfigurationAgent.load(write(tmp_path / "agent", *second_version(calibration={"temperature": 1e-310})))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match="too large to compute with"):
+            agent.predict([1.0, 0.0, 0.0, 0.0])
+
+
+def test_configs_and_weights_that_cannot_be_read(directory: Path) -> None:
+    config = (directory / "config.json").read_bytes()
+    for broken in (b"[" * 100_000, b'{"a":' * 100_000, b"\xff"):
+        (directory / "config.json").write_bytes(broken)
+        with pytest.raises(InputError, match=r"config\.json is not JSON"):
+            ConfigurationAgent.load(directory)
+    header = b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'  # sound, of a type that NumPy does not have
+    weights = len(header).to_bytes(8, "little") + header + b"\0\0"
+    changed = json.loads(config) | {"sha256": hashlib.sha256(weights).hexdigest()}
+    (directory / "config.json").write_text(json.dumps(changed))
+    (directory / "model.safetensors").write_bytes(weights)
+    with pytest.raises(InputError, match=r"model.safetensors cannot be read \('BF16'\); export it again"):
+        ConfigurationAgent.load(directory)
+
+
+@pytest.mark.parametrize("embedding", ["text", None, ["a"] * 4, [[1], [1, 2]], [10**400] * 4, [1j] * 4, object()])
+def test_an_embedding_is_numbers(directory: Path, embedding: Any) -> None:
+    with pytest.raises(InputError, match="the query's embedding must be numbers, got"):
+        ConfigurationAgent.load(directory).predict(embedding)
+
+
+def test_an_agent_that_is_replaced_while_it_is_read_is_read_anew(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its configuration and its weights another process puts another export in its place."""
+    from corag_search import weights_directory
+
+    waiting = [
+        write(
+            directory.parent / "other", {**make_tensors(), "settings_head.bias": np.ones(3, np.float32)}, make_config()
+        )
+    ]
+    loads = json.loads
+
+    def replaced_after(text: str) -> Any:
+        found = loads(text)
+        if waiting:
+            directory.rename(directory.parent / "old")
+            waiting.pop().rename(directory)
+        return found
+
+    monkeypatch.setattr(weights_directory.json, "loads", replaced_after)
+    agent = ConfigurationAgent.load(directory)
+    assert agent.predict(np.zeros(4)).iterations == 25  # the bias of the other export, 1 of the range
 
 
 def test_a_flipped_byte_is_refused(directory: Path) -> None:

@@ -48,6 +48,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "a.txt")
+    for text in ("new", "newer"):
+        with replacing_file(tmp_path / "link") as partial:
+            partial.write_text(text)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "a.txt").read_text() == text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "link"]
+
+
 def test_a_failed_directory_leaves_the_old_one(tmp_path: Path) -> None:
     target = tmp_path / "store"
     with replacing_directory(target, KIND) as partial:

@@ -233,8 +233,9 @@ def test_the_request_and_the_answer():
     assert body == {"model": "m", "messages": messages, "max_tokens": 9, "temperature": 0, "top_p": 1}
 
 
-def test_tokens_that_are_not_told_are_0():
-    with serving(Reply(body={"choices": COMPLETION["choices"]})) as (url, _):
+@pytest.mark.parametrize("usage", [None, [1], "many", {}, {"prompt_tokens": "7"}, {"prompt_tokens": 0.5}])
+def test_tokens_that_are_not_told_are_0(usage):
+    with serving(Reply(body={"choices": COMPLETION["choices"], "usage": usage})) as (url, _):
         assert connect(url).generate("Hi", 9) == Generation("Light.", 0, 0)
 
 
@@ -251,6 +252,33 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(monkeypatch, caplo
         assert len(requests) == 2  # no retry
     shown = repr(generator) + repr(vars(generator)) + generator.fingerprint + str(error.value) + caplog.text
     assert "sk-secret" not in shown
+
+
+KEY = "sk-secret-0123456789"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(401, {"error": {"message": "x" * 190 + KEY}}),  # cut in the middle of the key
+        Reply(401, "x" * 190 + KEY),
+        Reply(200, {"error": {"message": f"no such key {KEY}"}}),
+        Reply(200, f'{{"key": "{KEY}'),
+        Reply(200, "x" * 50 + KEY),
+        Reply(200, "é" * 50 + KEY, kind=f"text/{KEY}"),
+        Reply(200, {"choices": [{"message": {"content": None}, "finish_reason": KEY}]}),
+        sse({"error": KEY}),
+        Reply(200, f"data: {{{KEY}\n\n", kind="text/event-stream"),
+    ],
+)
+def test_no_answer_brings_the_key_into_a_message(reply, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    with serving(reply) as (url, _):
+        generator = connect(url, api_key_env="MY_KEY")
+        for call in (lambda: generator.generate("Hi", 1), lambda: list(generator.stream("Hi", 1))):
+            with pytest.raises(GeneratorError) as error:
+                call()
+            assert "secret" not in str(error.value)
 
 
 def test_a_key_variable_that_is_not_set(monkeypatch):
@@ -291,6 +319,7 @@ def test_trouble_that_stays_is_reported():
         (Reply(200, "<!doctype html><p>Welcome", kind="text/html"), "answered an HTML page; check base_url"),
         (Reply(200, '{"choices": [{"mess'), "no JSON, or half of it: .*mess"),
         (Reply(200, "[1]"), "a JSON list, not a completion"),
+        (Reply(200, "[" * 100_000), r"no JSON, or half of it: '\[\["),
         (Reply(200, {"object": "list"}), r"without choices\[0\]\.message\.content"),
         (Reply(200, {"choices": []}), "without choices"),
         (Reply(200, {"error": {"message": "no such model"}}), "failed: no such model"),
@@ -327,6 +356,12 @@ def test_nobody_there():
         (sse(delta("Lig"), done=False), "in the middle of the answer"),
         (sse(delta("Lig"), {"error": {"message": "overloaded"}}), "failed: overloaded"),
         (Reply(200, 'data: {"choices": [{"de\n\n', kind="text/event-stream"), "no JSON, or half of it"),
+        (Reply(200, "data: " + "[" * 100_000 + "\n\n", kind="text/event-stream"), "no JSON, or half of it"),
+        (sse({"choices": "Light."}), r"streamed JSON without choices\[\]\.delta\.content"),
+        (sse({"choices": 5}), "streamed JSON without choices"),
+        (sse({"choices": [None]}), "streamed JSON without choices"),
+        (sse({"choices": [{"delta": "Light."}]}), "streamed JSON without choices"),
+        (sse({"choices": [{"delta": {"content": ["Light."]}}]}), "streamed JSON without choices"),
         (Reply(), "answered application/json instead of a stream"),
         (Reply(200, "data: " + json.dumps(delta("Lig")) + "\n\n", kind="text/event-stream", cut=50), "broke off"),
     ],
@@ -361,13 +396,18 @@ def test_a_closed_client_says_so():
         ({"base_url": "http://me:secret@host:port/v1"}, "must not hold a user or password"),
         ({"model": ""}, "model must name"),
         ({"timeout": 0}, "timeout"),
-        ({"timeout": float("inf")}, "timeout must be a finite number of seconds above 0, got inf"),
+        ({"timeout": float("inf")}, "timeout must be a number of seconds above 0, at most 86,400, got inf"),
+        ({"timeout": 10**400}, "timeout must be a number of seconds above 0, at most 86,400, got 1000"),
         ({"timeout": "soon"}, "generator 'openai': timeout must be a number, got 'soon'"),
         ({"temperature": -1}, "temperature"),
         ({"context_length": 0}, "context_length"),
         ({"retries": -1}, "retries"),
         ({"backoff": -1}, "backoff"),
         ({"longest_wait": float("nan")}, "longest_wait"),
+        ({"longest_wait": 1e12}, "longest_wait must be a number of seconds, at least 0 and at most 86,400, got 10000"),
+        ({"extra_body": {"messages": []}}, "extra_body must not hold 'messages', which each request has of its own"),
+        ({"extra_body": {"stream": True}}, "extra_body must not hold 'stream'"),
+        ({"extra_body": {"top_p": float("nan")}}, "extra_body must be made of JSON values"),
         ({"extra_body": {"a": {1}}}, "extra_body"),
     ],
 )
@@ -413,6 +453,20 @@ def test_retry_after_is_honoured_in_seconds_and_as_a_date(slept):
     second.failed(GeneratorError("x"), format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True))
     third.failed(GeneratorError("x"), "soon")
     assert slept[0] == 7 and 18 < slept[1] <= 20 and slept[2] < 1
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "nan", "-5", "", ",", "Mon,"])
+def test_a_retry_after_that_says_nothing_is_as_none(slept, number):
+    for header in (number, f"Mon, 01 Jan 2024 00:00:00 +{number}", f"Mon, 01 Jan {number} 00:00:00 GMT"):
+        if header != "9" * 30:
+            next(RetryPolicy(retries=1, backoff=0.01, longest_wait=60).attempts()).failed(GeneratorError("x"), header)
+    assert all(wait <= 0.01 for wait in slept)
+
+
+def test_thousands_of_attempts_wait_no_longer_than_the_longest(slept):
+    *_, attempt, _ = RetryPolicy(retries=2000, backoff=0.5, longest_wait=3).attempts()
+    attempt.failed(GeneratorError("x"))
+    assert 1.5 <= slept[0] <= 3
 
 
 def test_an_endpoint_that_asks_for_too_long_is_given_up(slept):

@@ -74,7 +74,8 @@ def test_budget_reranker_candidates_and_settings_are_overridable_per_call(corag:
     assert corag.search(QUESTION, reranker="wordllama").reranker == "wordllama"
     assert corag.search(QUESTION, reranker=RandomScores(1)).reranker == "random 1"
     assert len(corag.search(QUESTION, candidates=2).candidates) == 2
-    assert len(corag.search(QUESTION, candidates=np.int64(2)).candidates) == 2  # type: ignore[arg-type]
+    for two in (np.int64(2), np.array(2)):
+        assert len(corag.search(QUESTION, candidates=two).candidates) == 2  # type: ignore[arg-type]
     given = corag.store.chunks[-2:]
     selected = corag.search(QUESTION, candidates=given)
     assert selected.candidates == given
@@ -237,6 +238,8 @@ def test_parts_that_do_not_belong_together_are_refused(corag: Corag) -> None:
         ({"candidates": "ten"}, "candidates must be a whole number, at least 1, got 'ten'"),
         ({"candidates": 2.5}, r"candidates must be a whole number, at least 1, got 2\.5"),
         ({"candidates": True}, "candidates must be a whole number, at least 1, got True"),
+        ({"candidates": {"a"}}, "got {'a'}; or give the chunks themselves in a list, best first"),
+        ({"candidates": {"a": 1}.keys()}, "or give the chunks themselves in a list, best first"),
         ({"candidates": ["a"]}, "candidates must be chunks .*, got 'a' among them"),
         ({"candidates": []}, "no candidates to choose from"),
         ({"serch": 1}, "unknown setting 'serch'; allowed are candidates, prior, reranker, trace, iterations"),

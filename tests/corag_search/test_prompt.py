@@ -26,6 +26,11 @@ def test_template_without_a_field_is_refused() -> None:
         PromptTemplate(prompt="x {passages}")
 
 
+def test_an_answer_may_go_on_in_digits() -> None:
+    (citation,) = citations("[" + "1" * 5000 + "] [0001]", [Chunk("a", "x", 1)])
+    assert citation.cited
+
+
 def test_fingerprint_tells_wordings_apart() -> None:
     assert PromptTemplate().fingerprint != PromptTemplate(passage="{number}: {text}").fingerprint
     assert PromptTemplate().fingerprint == PromptTemplate().fingerprint

@@ -413,6 +413,22 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(monkeypatch, caplo
     assert "sk-secret" not in repr(reranker) + repr(vars(reranker)) + reranker.fingerprint + caplog.text + str(shown)
 
 
+def test_a_key_is_taken_out_before_a_message_is_cut(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-secret-0123456789")
+    echoes = [
+        Reply({"message": "x" * 190 + "sk-secret-0123456789"}, 401),
+        Reply({"error": "x" * 190 + "sk-secret-0123456789"}),
+        Reply("x" * 50 + "sk-secret-0123456789"),
+        Reply(results("x" * 28 + "sk-secret-0123456789")),
+        Reply(results(["x" * 26 + "sk-secret-0123456789"])),
+        Reply(status=308, headers={"Location": "http://host/" + "x" * 180 + "sk-secret-0123456789"}),
+    ]
+    for echo in echoes:
+        with replying(echo) as (url, _), pytest.raises(RerankerError) as error:
+            connect(url, api_key_env="MY_KEY", retries=0).score(QUERY, [[A]])
+        assert "secret" not in str(error.value) + str(error.value.__context__)
+
+
 def test_a_redirect_does_not_carry_the_key_away(monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-secret")
     away = Reply(status=308)  # httpcore's debug log shows response headers, so no log is looked at here
@@ -467,6 +483,7 @@ def test_names_tell_servers_apart():
         ({"batch_size": 0}, "batch_size"),
         ({"concurrency": 0}, "concurrency"),
         ({"timeout": 0}, "timeout"),
+        ({"timeout": 1e12}, "timeout must be a number of seconds above 0, at most 86,400, got 10000"),
         ({"retries": -1}, "retries"),
         ({"backoff": -1}, "backoff"),
         ({"longest_wait": float("nan")}, "longest_wait"),

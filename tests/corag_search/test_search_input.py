@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from corag_search import Chunk, InputError, SearchConfig, search_policy_tree, search_policy_trees
-from corag_search.baselines import naive_rag, upper_bound
+from corag_search.baselines import best_single, greedy_climb, naive_rag, upper_bound
 from tests.corag_search.scripted import RandomScores, Scripted, chunks_of
 
 CONFIG = SearchConfig(iterations=8, budget=12)
@@ -135,7 +136,7 @@ def test_candidates_may_come_in_any_row(make) -> None:
     assert search_policy_trees(iter(["q"]), iter([make(chunks)]), RandomScores(1), CONFIG) == [expected]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("candidates", [None, 5, "ab", {}, {1: 2}, {"a"}])
+@pytest.mark.parametrize("candidates", [None, 5, "ab", b"ab", bytearray(b"ab"), {}, {1: 2}, {"a"}, np.array(5)])
 def test_candidates_that_are_no_list(candidates: object) -> None:
     with pytest.raises(InputError, match=r"candidates must be a list of chunks, best first, got"):
         search_policy_tree("q", candidates, half, CONFIG)  # type: ignore[arg-type]
@@ -194,6 +195,36 @@ def test_greatest_budget_and_costs() -> None:
             make()
     with pytest.raises(InputError, match=r"iterations must be at most 1,000,000, got 1,000,000,000"):
         SearchConfig(iterations=10**9)
+
+
+@pytest.mark.parametrize("coefficient", [3, 10**20, 1e100, 0.3])
+def test_a_price_of_any_size_is_exact(coefficient: float) -> None:
+    """Whole λ times whole costs leave 64 bits: 3 · 2⁶² as an int64 is negative, a reward for what is dear."""
+    most = sys.maxsize
+    chunks, config = chunks_of(dear=most // 2 + 1, cheap=1), SearchConfig(budget=most, cost_coefficient=coefficient)
+    for choose in (search_policy_tree, upper_bound, best_single):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = choose("q", chunks, half, config)
+        assert result.order == (1,) and result.objective == 0.5 - coefficient / most
+
+
+def test_greatest_coefficients() -> None:
+    for name in ("cost_coefficient", "exploration"):
+        with pytest.raises(InputError, match=rf"{name} must be at most 1e\+100, got 1e\+308"):
+            SearchConfig(**{name: 1e308})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for rule in ("objective", "utility"):
+                config = SearchConfig(**{name: 1e100}, final_rule=rule, budget=20, iterations=50)
+                assert search_policy_tree("q", chunks_of(a=3, b=4, c=5), RandomScores(1), config).cost <= 20
+
+
+@pytest.mark.parametrize("config", [5, "x", {"budget": 3}, [SearchConfig()]])
+def test_settings_of_a_baseline_are_a_search_config(config: object) -> None:
+    for choose in (naive_rag, upper_bound, best_single, greedy_climb):
+        with pytest.raises(InputError, match="config must be a SearchConfig, such as"):
+            choose("q", chunks_of(a=1), half, config)  # type: ignore[arg-type]
 
 
 def test_real_numbers_of_any_type() -> None:

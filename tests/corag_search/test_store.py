@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -229,10 +230,14 @@ def test_a_damaged_or_foreign_manifest_is_refused(store: VectorStore, tmp_path: 
     manifest.write_text(json.dumps({**good, "format_version": 99}))
     with pytest.raises(InputError, match="has store format 99, this version reads 2"):
         VectorStore.load(tmp_path / "s")
-    for broken in ("{", "[]", json.dumps({"format_version": 1})):
+    endless = json.dumps({name: value for name, value in good.items() if name != CHECKSUM} | {"count": float("inf")})
+    for broken in ("{", "[]", json.dumps({"format_version": 1}), endless):
         manifest.write_text(broken)
         with pytest.raises(InputError, match=r"manifest\.json is damaged"):
             VectorStore.load(tmp_path / "s")
+    manifest.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="is there and is no corag-store"):
+        store.save(tmp_path / "s")
 
 
 def test_a_flipped_bit_of_the_manifest_is_refused(store: VectorStore, tmp_path: Path) -> None:
@@ -302,3 +307,68 @@ def test_unusable_queries_and_chunks(store: VectorStore) -> None:
         VectorStore.from_embeddings(CHUNKS_GIVEN[:1], np.full((1, 16), 1e300), EmbedderIdentity("h", 16, "f"))
     with pytest.raises(InputError, match=r"embeddings must be finite and of shape \[30, 16\]"):
         VectorStore.from_embeddings(CHUNKS_GIVEN, np.full((30, 16), np.nan, np.float32), EmbedderIdentity("h", 16, "f"))
+
+
+def test_a_store_behind_a_link_is_replaced_where_it_is(store: VectorStore, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "s").symlink_to(tmp_path / "disk" / "store")  # to nothing yet
+    store.save(tmp_path / "s")
+    store.add([Chunk("new", "another text", 1)], HashEmbedder()).save(tmp_path / "s")
+    assert (tmp_path / "s").is_symlink()
+    assert len(VectorStore.load(tmp_path / "disk" / "store")) == len(store) + 1
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "s"}
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["store"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_a_full_disk_is_told_by_the_system(store: VectorStore) -> None:
+    """FAISS says it by a RuntimeError, and of the few bytes that are written on closing it says nothing."""
+    from corag_search.store.layout import write_index
+
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write_index(store._index, Path("/dev/full"))
+    assert error.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("rows", [[0.7], ["a"], [None], [[0]], [True], 0, [10**30]])
+def test_rows_are_whole_numbers(store: VectorStore, rows: object) -> None:
+    with pytest.raises(InputError, match="rows must be a list of whole numbers, got"):
+        store.embeddings(rows)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("documents", [5, None, [["d0"]]])
+def test_documents_are_a_list_of_ids(store: VectorStore, documents: object) -> None:
+    with pytest.raises(InputError, match="documents must be a list of ids, got"):
+        store.remove(documents)  # type: ignore[arg-type]
+
+
+def test_a_query_embedding_is_finite(store: VectorStore) -> None:
+    """With infinity in it FAISS gives some rows, in an order that means nothing."""
+    query = HashEmbedder().encode(["a"])[0]
+    for bad in (np.inf, -np.inf, np.nan):
+        for place in (0, -1):
+            broken = query.copy()
+            broken[place] = bad
+            with pytest.raises(InputError, match="a query embedding is not finite numbers"):
+                store.search(broken, 1)
+    for other in (
+        query.astype(np.float64) * 1e300,
+        query.astype(complex),
+        [str(x) for x in query],
+        query.astype(object),
+    ):
+        with pytest.raises(InputError, match="a query embedding is not finite numbers"):
+            store.search(other, 1)
+
+
+def test_chunks_are_looked_at_before_they_are_embedded() -> None:
+    class Never(HashEmbedder):
+        def encode(self, texts: list[str]) -> np.ndarray:
+            raise AssertionError("it takes hours")
+
+    for chunks, message in (
+        ([Chunk("a", "x", 1)] * 2, "two chunks have the same id"),
+        (["a text"], "chunks must be chunks"),
+    ):
+        with pytest.raises(InputError, match=message):
+            VectorStore.build(chunks, Never())  # type: ignore[arg-type]

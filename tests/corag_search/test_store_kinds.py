@@ -232,3 +232,19 @@ def test_settings_hold_in_the_index(tmp_path) -> None:
     lists = faiss.downcast_index(refined.base_index)
     assert (refined.k_factor, refined.refine_index.sa_code_size()) == (4, DIMENSION)
     assert (lists.nlist, lists.nprobe, lists.pq.M, lists.pq.nbits) == (5, 3, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "most"),
+    [
+        ("hnsw", "M", 4096),
+        ("hnsw", "efSearch", 2**31 - 1),
+        ("hnsw", "efConstruction", 2**31 - 1),
+        ("ivfpq", "nprobe", 2**31 - 1),
+        ("ivfpq", "nlist", 2**31 - 1),
+        ("ivfpq", "k_factor", 10_000),
+    ],
+)
+def test_options_are_not_greater_than_there_is_room_for(kind: str, option: str, most: int) -> None:
+    with pytest.raises(InputError, match=f"index {kind}: {option} must be at most {most:,}, got {most + 1:,}"):
+        index_kind({"kind": kind, option: most + 1})

@@ -217,6 +217,23 @@ def test_what_is_no_token_vectors_is_refused(tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
 
 
+def test_token_vectors_that_are_replaced_while_they_are_read_are_read_anew(letters, tmp_path, monkeypatch):
+    """Between the manifest and the files another process puts those of other texts in their place."""
+    from corag_search import token_vectors
+
+    TokenVectors.build(tmp_path / "other", chunks(["abcd", "d"]), Letters())
+    waiting, compare = [tmp_path / "other"], token_vectors.sha256_of
+
+    def replaced_first(path):
+        if waiting:
+            letters.directory.rename(tmp_path / "old")
+            waiting.pop().rename(letters.directory)
+        return compare(path)
+
+    monkeypatch.setattr(token_vectors, "sha256_of", replaced_first)
+    assert "abcd" in TokenVectors.load(letters.directory)
+
+
 def test_an_encoder_that_fails_leaves_the_old_ones(letters):
     with pytest.raises(KeyError):
         letters.update(chunks(["ab", "z"]), Letters())

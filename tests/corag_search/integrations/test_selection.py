@@ -100,7 +100,7 @@ def test_items_without_text_are_never_chosen(framework: Adapter) -> None:
     [
         ("q", "alpha beta gamma", r"^budget must be at least the smallest candidate's cost \(\d tokens\), got 2$"),
         (" ", "alpha", "^query must be a text that is not empty, got ' '$"),
-        ("q", "half \ud800", "^the text of 'x' must be one that can be encoded as UTF-8, .* at character 5; .*$"),
+        ("q", "half \ud800", "^the text of 'x' must be a text that can be encoded as UTF-8, .* at character 5 of .*$"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_in_one_line(
