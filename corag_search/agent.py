@@ -16,7 +16,7 @@ from corag_search.errors import InputError
 from corag_search.hub import fetch_agent
 from corag_search.query_features import STATISTICS, QueryFeatures
 from corag_search.texts import shown
-from corag_search.weights_directory import read_weights
+from corag_search.weights_directory import check_unchanged, read_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,9 @@ class ConfigurationAgent:
         """
         tensors, config = read_weights(directory, AGENT)
         try:
-            return cls(tensors, config)
+            agent = cls(tensors, config)
+            check_unchanged(config)
+            return agent
         except InputError as error:
             raise InputError(f"{AGENT.what} {directory}: {error}") from error
 

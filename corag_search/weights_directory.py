@@ -16,6 +16,7 @@ from corag_search.errors import InputError
 from corag_search.files import DirectoryFormat, read_unless_replaced, replacing_directory
 
 WEIGHTS_FILE, CONFIG_FILE, CARD_FILE = "model.safetensors", "config.json", "README.md"
+CHECKSUM = "config_sha256"  # of the other entries of a configuration; those of before it was added lack it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,21 @@ def _read(path: Path, kind: WeightsFormat) -> tuple[dict[str, Any], dict[str, An
         raise InputError(f"{kind.what} {path}: {WEIGHTS_FILE} cannot be read ({error}); export it again") from error
 
 
+def check_unchanged(config: Mapping[str, Any]) -> None:
+    """Refuses a configuration that was changed since it was written; last, since other messages say more.
+
+    Raises:
+        InputError: Its checksum is of other entries.
+    """
+    if CHECKSUM in config and config[CHECKSUM] != _checksum(config):
+        raise InputError(f"{CONFIG_FILE} was changed since it was written ({CHECKSUM} differs); fetch or make it again")
+
+
+def _checksum(config: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in config.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def write_weights(
     path: str | Path,
     kind: WeightsFormat,
@@ -111,6 +127,7 @@ def write_weights(
     """
     head = {"format": kind.name, "format_version": kind.versions[-1]}
     whole = {**head, **config, "sha256": hashlib.sha256(weights).hexdigest()}
+    whole[CHECKSUM] = _checksum(json.loads(json.dumps(whole)))
     with replacing_directory(path, kind.directory) as partial:
         (partial / WEIGHTS_FILE).write_bytes(weights)
         (partial / CONFIG_FILE).write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from corag_search.errors import InputError
 from corag_search.rerankers import load_reranker
 from corag_search.rerankers.base import Reranker, Scores
 from corag_search.rerankers.composite_features import Features, feature_names
-from corag_search.weights_directory import CONFIG_FILE, WeightsFormat, read_weights
+from corag_search.weights_directory import CONFIG_FILE, WeightsFormat, check_unchanged, read_weights
 
 COMPOSITE = WeightsFormat("corag-composite", (1,), "composite reranker", "corag composite")
 NAME = "composite"
@@ -142,7 +142,9 @@ def read_composite(path: str | Path) -> tuple[CompositeModel, tuple[PartIdentity
             raise InputError(
                 f"{CONFIG_FILE}: features must be {list(names)}, got {config.get('features')!r}; make it again"
             )
-        return CompositeModel.of(tensors, len(names)), parts
+        model = CompositeModel.of(tensors, len(names))
+        check_unchanged(config)
+        return model, parts
     except InputError as error:
         raise InputError(f"{COMPOSITE.what} {path}: {error}") from error
 

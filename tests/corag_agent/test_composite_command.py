@@ -178,6 +178,7 @@ def test_an_evaluation_knows_what_its_composite_has_seen(
     shutil.copytree(tmp_path / "all", tmp_path / "old")
     config = json.loads((tmp_path / "old" / "config.json").read_text())
     del config["seen"]
+    del config["config_sha256"]
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
 
     def evaluate(composite: str, reranker: str = "composite", *more: str) -> list[str]:

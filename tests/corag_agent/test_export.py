@@ -105,10 +105,35 @@ def test_a_missing_key_is_refused(checkpoint: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message) as raised:
             ConfigurationAgent.load(tmp_path / "agent")
         assert "\n" not in str(raised.value)
-    # What only tells where it comes from may be missing.
+    # What only tells where it comes from is guarded by the checksum; an export of before there was one may lack it.
     told = ("grid", "labels", "training", "metrics")
-    file.write_text(json.dumps({name: value for name, value in config.items() if name not in told}))
+    for name in told:
+        file.write_text(json.dumps({key: value for key, value in config.items() if key != name}))
+        with pytest.raises(InputError, match=r"checkpoint .*agent: config\.json was changed since it was written"):
+            ConfigurationAgent.load(tmp_path / "agent")
+    older = {name: value for name, value in config.items() if name not in (*told, "config_sha256")}
+    file.write_text(json.dumps(older))
     assert ConfigurationAgent.load(tmp_path / "agent").rerankers == RERANKERS
+
+
+def test_a_changed_value_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    file = export(checkpoint, tmp_path / "agent") / "config.json"
+    written = file.read_bytes()
+    silent = []
+    for position in range(0, len(written), 17):
+        changed = bytearray(written)
+        changed[position] ^= 1
+        file.write_bytes(changed)
+        try:
+            ConfigurationAgent.load(tmp_path / "agent")
+        except InputError:
+            continue
+        silent.append(position)
+    # What has no checksum is one of before; the name is all that a flipped bit can take.
+    name = written.index(b"config_sha256")
+    assert all(name <= position < name + len("config_sha256") for position in silent)
+    file.write_text(json.dumps(json.loads(written), separators=(",", ":")))  # written otherwise, the same
+    ConfigurationAgent.load(tmp_path / "agent")
 
 
 def test_same_checkpoint_same_bytes(checkpoint: Path, tmp_path: Path) -> None:

@@ -223,7 +223,15 @@ def directory(tmp_path: Path) -> Path:
 
 def change_config(directory: Path, **values: Any) -> None:
     config = json.loads((directory / "config.json").read_text())
+    config.pop("config_sha256", None)  # as one of before there was one
     (directory / "config.json").write_text(json.dumps(config | values))
+
+
+def test_a_changed_configuration(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text()) | {"note": "another"}
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"composite reranker .*: config\.json was changed since it was written"):
+        load_reranker("composite", path=directory)
 
 
 def test_a_round_trip_keeps_every_bit(directory: Path) -> None:
