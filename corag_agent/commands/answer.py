@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 
 from corag_agent.commands.parser import add_pipeline
 from corag_agent.commands.queries import add_queries, ask_each
-from corag_agent.commands.search import describe, selected_as_dict
+from corag_agent.commands.search import describe, printable, selected_as_dict
 from corag_search.pipeline import Answer
 
 EXAMPLE = """  corag answer --store runs/store --query "How tall is the Eiffel Tower and who built it?"
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
 def describe_answer(answer: Answer) -> str:
     """The answer, its chunks and where the time went, for people."""
     steps = ", ".join(f"{step} {1000 * seconds:.0f}" for step, seconds in answer.timings.items())
-    return f"{describe(answer.selected)}\n  milliseconds: {steps}\n  answer: {answer.text}"
+    return f"{describe(answer.selected)}\n  milliseconds: {steps}\n  answer: {printable(answer.text)}"
 
 
 def answer_as_dict(answer: Answer) -> dict:

@@ -72,10 +72,19 @@ def describe(selected: Selected) -> str:
         f"  {selected.cost} of {config.budget} tokens, value {selected.value:.3f}, objective {selected.objective:.3f}, "
         f"{selected.evaluations} evaluations",
     ]
+    if selected.value == 0:
+        lines.append(
+            f"  {selected.reranker} gives no combination more than 0: the fewest tokens won, whatever they say"
+        )
     for number, chunk in enumerate(selected.chunks, 1):
         text = " ".join(chunk.text.split())
         lines.append(f"  [{number}] {chunk.id} ({chunk.cost} tokens): {text[:150]}{'…' if len(text) > 150 else ''}")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal takes for commands, which a corpus may hold."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def selected_as_dict(selected: Selected) -> dict:

@@ -81,20 +81,16 @@ def _budget_plots(ways: Sequence[tuple[str, pd.DataFrame]], where: str) -> list[
 
 
 def _budget_table(ways: Sequence[tuple[str, pd.DataFrame]], part: pd.DataFrame, caption: str) -> ReportTable:
-    columns = [Column("budget", numeric=False)]
-    for name, _ in ways:
-        columns += score_columns(name)
-    rows = []
-    for budget in sorted(part["budget"].unique()):
-        cells = [f"{budget:,}"]
-        for _, found in ways:
-            at = found[found["budget"] == budget]
-            cells += score_cells(at.iloc[0] if len(at) else None)
-        rows.append(Row(tuple(cells)))
+    rows = [
+        Row((f"{row['budget']:,}", *score_cells(row)), section=name)
+        for name, found in ways
+        for _, row in found.iterrows()
+    ]
     shown = best_rows(part)
     over = shown[shown["prompt_tokens"] > shown["budget"]]
     note = "Mean tokens are below every budget. " if over.empty else "Mean tokens are ABOVE a budget: see the table. "
-    return ReportTable(caption, tuple(columns), tuple(rows), (note + off_note(shown)).strip())
+    columns = (Column("budget", numeric=False), *score_columns(""))
+    return ReportTable(caption, columns, tuple(rows), (note + off_note(shown)).strip())
 
 
 def rerankers_section(methods: pd.DataFrame) -> Section | None:
@@ -227,16 +223,13 @@ def _by_variant(part: pd.DataFrame, title: str) -> Plot:
 
 
 def _sweep_table(part: pd.DataFrame, caption: str) -> ReportTable:
-    ways = list(groups_of(in_method_order(part), ["method", "reranker"]))
-    columns = [Column("setting", numeric=False)]
-    for way, _ in ways:
-        columns += score_columns(way_name(*way))
-    rows = []
-    for variant in dict.fromkeys(part["variant"]):
-        found = [rows[rows["variant"] == variant] for _, rows in ways]
-        cells = [cell for at in found for cell in score_cells(at.iloc[0] if len(at) else None)]
-        rows.append(Row((variant, *cells)))
-    return ReportTable(caption, tuple(columns), tuple(rows), off_note(part))
+    rows = [
+        Row((row["variant"], *score_cells(row)), section=way_name(*way))
+        for way, found in groups_of(in_method_order(part), ["method", "reranker"])
+        for _, row in found.iterrows()
+    ]
+    columns = (Column("setting", numeric=False), *score_columns(""))
+    return ReportTable(caption, columns, tuple(rows), off_note(part))
 
 
 def structure_section(structure: pd.DataFrame) -> Section | None:
