@@ -4,8 +4,8 @@
     corag evaluate --config configs/evaluate.yaml --config configs/evaluate_composite.yaml --out runs/composite
     python benchmarks/composite.py runs/composite
 
-Only questions of the test split are shown. Its rivals are the tree search with each of its parts at the same λ, and what
-is best without it: the part and λ that are best on the train and validation questions of the run.
+Only questions of the test split are shown. Its rivals are the tree search with each of its parts at the same λ, and
+what is best without it: the part and λ that are best on the train and validation questions of the run.
 """
 
 from __future__ import annotations
