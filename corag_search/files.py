@@ -57,7 +57,8 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     os.close(handle)
     partial = Path(name)
     try:
-        yield partial
+        with _named(target, partial):
+            yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.chmod(0o644)
@@ -81,7 +82,8 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
-        yield partial
+        with _named(target, partial):
+            yield partial
         partial.chmod(0o755)
         if not target.exists():
             partial.rename(target)
@@ -98,6 +100,17 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
         shutil.rmtree(old)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _named(target: Path, partial: Path) -> Iterator[None]:
+    """Errors of the system name what was to be written, where they name nothing or the temporary sibling."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and (error.filename is None or str(error.filename).startswith(str(partial))):
+            error.filename = str(target)
+        raise
 
 
 def _behind_links(path: str | os.PathLike[str]) -> Path:

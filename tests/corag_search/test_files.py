@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         raise RuntimeError
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("replacing", [replacing_file, lambda path: replacing_directory(path, KIND)])
+def test_an_error_of_the_system_names_what_was_to_be_written(tmp_path: Path, replacing: Any) -> None:
+    target = tmp_path / "results"
+    with pytest.raises(OSError, match=r"results'$") as raised, replacing(target):
+        raise OSError(errno.ENOSPC, "No space left on device")  # as a library does that is given an open file
+    assert raised.value.filename == str(target)
+    with pytest.raises((FileNotFoundError, NotADirectoryError)) as raised, replacing(target) as partial:
+        (partial / "sub" / "file").write_text("x")
+    assert raised.value.filename == str(target)
+    with pytest.raises(FileNotFoundError) as raised, replacing(target):
+        (tmp_path / "source").read_bytes()
+    assert raised.value.filename == str(tmp_path / "source")
+    with pytest.raises(OSError, match="no number") as raised, replacing(target):
+        raise OSError("no number")
+    assert raised.value.filename is None
 
 
 def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
