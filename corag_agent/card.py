@@ -143,11 +143,25 @@ def _confidence(config: Mapping[str, Any]) -> str:
         if isinstance(value, int | float) and name != "threshold"
     )
     threshold = fallback["threshold"]
-    when = "for every query" if threshold > 1 else f"where the confidence is below {threshold:.3g}"
-    return (
-        f"The probabilities are calibrated on the validation split (temperature {temperature:.3g}). The fallback, "
-        "the configuration\nthat was best for the training and validation questions as a whole "
-        f"(`{fallback['reranker']}`, {settings}), is used {when}:\n"
-        "there the validation split did not show, by two standard errors, that the agent does better than what was "
-        "best for training."
+    probabilities = (
+        "The probabilities are not calibrated (temperature 1), for want of validation questions."
+        if temperature == 1
+        else f"The probabilities are calibrated on the validation split (temperature {temperature:.3g})."
     )
+    return (
+        f"{probabilities}\n"
+        "The fallback, the configuration that was best for the training and validation questions as a whole\n"
+        f"(`{fallback['reranker']}`, {settings}), is used {_when(threshold)}."
+    )
+
+
+def _when(threshold: float) -> str:
+    """For which queries the fallback is used, and why."""
+    better = "by two standard errors, that the agent does better than\nwhat was best for training"
+    if threshold > 1:
+        return f"for every query:\nat no confidence did the validation split show, {better}"
+    if threshold > 0:
+        return (
+            f"where the confidence is below {threshold:.3g}:\nonly above that did the validation split show, {better}"
+        )
+    return "for no query,\nsince there were no validation questions to choose a least confidence on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def start_from(path: str, module: ConfigurationAgentModule) -> None:
     """Takes weights over from a checkpoint: layers of equal shape, and in the heads the rows of the same rerankers.
+
+    Settings that a head predicted it predicts still, though the new table's grid has another range.
 
     Args:
         path: A .ckpt file that `corag fit` wrote.
@@ -34,6 +37,7 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
         )
     check_inputs(trained.hparams["input_names"], module.hparams["input_names"])
     old, new = trained.encoder.state_dict(), module.encoder.state_dict()
+    old |= _rescaled(old, trained.ranges, module.ranges)
     taken = {name: value for name, value in old.items() if name in new and value.shape == new[name].shape}
     if not any(name.startswith("layers.") and name.endswith(".weight") for name in taken):
         raise InputError(
@@ -51,6 +55,22 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
         for name in (f"{head}.{part}" for head in by_name for part in ("weight", "bias")):
             taken[name] = _rows_by_name(old[name], new[name], before, after, by_name[name.partition(".")[0]])
     module.encoder.load_state_dict({**new, **taken})
+
+
+def _rescaled(
+    old: Mapping[str, torch.Tensor],
+    before: Mapping[str, tuple[float, float]],
+    after: Mapping[str, tuple[float, float]],
+) -> dict[str, torch.Tensor]:
+    """The settings head for other ranges: its outputs are the settings scaled to [0, 1] by them."""
+    (low, high), (new_low, new_high) = (
+        torch.tensor([ranges[name] for name in SETTINGS], dtype=torch.float64).T for ranges in (before, after)
+    )
+    span = torch.where(new_high > new_low, new_high - new_low, 1.0)  # as of LabelGrid.scaled
+    factor, shift = (high - low) / span, (low - new_low) / span
+    weight, bias = (old[f"settings_head.{part}"].unflatten(0, (-1, len(SETTINGS))) for part in ("weight", "bias"))
+    changed = {"weight": weight * factor[:, None], "bias": bias * factor + shift}
+    return {f"settings_head.{part}": value.flatten(0, 1).float() for part, value in changed.items()}
 
 
 def _rows_by_name(old: torch.Tensor, new: torch.Tensor, before: list[str], after: list[str], rows: int) -> torch.Tensor:

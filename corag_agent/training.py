@@ -29,6 +29,8 @@ from corag_agent.checkpoint import load_checkpoint
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.folds import check_division
 from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
+from corag_agent.optimizer_options import check_optimizer, check_optimizer_options
+from corag_agent.settled import check_settled
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
 from corag_search.shipped import shipped
@@ -122,10 +124,14 @@ class AgentCLI(LightningCLI):
         if path in _OWN_CHECKPOINTS:
             options.ckpt_path = path = str(Path(_checkpoints_in(options.output)) / f"{path}.ckpt")
         _, self._checkpoint = load_checkpoint(path)
+        defaults = self._subcommand_parsers[self.config.subcommand].get_defaults().model
+        named = {word.split("=")[0].removeprefix("--model.") for word in args}
+        check_settled(path, self._checkpoint, dict(options.model.items()), dict(defaults.items()), named)
 
     def before_instantiate_classes(self) -> None:
         """Refuses what this machine lacks, before anything is built, and sends every logger to `output`."""
         options = self.config[self.config.subcommand]
+        check_optimizer_options(options.model.optimizer)
         if options.compile is not None and options.compile not in torch.compiler.list_backends(exclude_tags=()):
             raise InputError(
                 f"compile must be a backend of torch.compile ({', '.join(torch.compiler.list_backends())}), "
@@ -145,6 +151,7 @@ class AgentCLI(LightningCLI):
     def before_fit(self) -> None:
         """Refuses what could not be trained on, monitored or resumed."""
         self._prepare("fit")
+        check_optimizer(self.model)
         for name, unset in (("checkpoint", (None,)), ("early_stopping", ())):
             monitor = self.config.fit[name].monitor
             if monitor not in (*unset, *FIT_METRICS):

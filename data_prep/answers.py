@@ -44,19 +44,10 @@ class AnswerCache:
         self.path = None if path is None else Path(path)
         self._lock = threading.Lock()  # one connection for all threads: a look-up takes microseconds
         with self._refusing():
-            if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                ":memory:" if self.path is None else self.path,
-                timeout=60,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            try:
-                self._prepare()
-            except BaseException:
+            self._connect()
+            while self.path is not None and not self.path.exists():  # removed as empty while it was opened
                 self._connection.close()
-                raise
+                self._connect()
 
     @staticmethod
     def key(fingerprint: str, prompt: str, max_tokens: int) -> str:
@@ -91,6 +82,25 @@ class AnswerCache:
             finally:
                 self._connection.execute("DETACH DATABASE other")
 
+    def remove_if_empty(self) -> None:
+        """Removes the file if it holds nothing and no other connection has it open; to be closed after this."""
+        with self._lock, self._refusing():
+            execute = self._connection.execute
+            if self.path is None or execute("SELECT 1 FROM answers").fetchone() is not None:
+                return
+            execute("PRAGMA busy_timeout = 0")
+            execute("PRAGMA locking_mode = EXCLUSIVE")
+            try:
+                execute("PRAGMA journal_mode = DELETE")  # refused while others have the file open
+                execute("BEGIN EXCLUSIVE")
+                empty = execute("SELECT 1 FROM answers").fetchone() is None
+            except sqlite3.OperationalError as error:
+                if _primary(error) != sqlite3.SQLITE_BUSY:
+                    raise
+                return
+            if empty:  # nobody can begin to use it before this ends
+                self.path.unlink()
+
     def __len__(self) -> int:
         with self._lock, self._refusing():
             return int(self._connection.execute("SELECT count(*) FROM answers").fetchone()[0])
@@ -105,6 +115,21 @@ class AnswerCache:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _connect(self) -> None:
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(
+            ":memory:" if self.path is None else self.path,
+            timeout=60,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
 
     def _prepare(self) -> None:
         execute = self._connection.execute
@@ -132,22 +157,40 @@ class AnswerCache:
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise  # a full disk and the like: no fault of the file
-            raise InputError(
-                f"cannot open answer cache {self.path}: {error}; give a path where you may write a file"
-            ) from None
         except OSError as error:
             raise InputError(
                 f"cannot make the folder of answer cache {self.path}: {error.strerror}; give another path"
             ) from None
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-                raise
-            raise InputError(
-                f"{self.path} is no answer cache, or a damaged one ({error}); give another path, or delete the file"
-            ) from None
+            match _primary(error):
+                case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY:
+                    message = f"cannot open answer cache {self.path}: {error}; give a path where you may write a file"
+                case sqlite3.SQLITE_BUSY:
+                    message = f"answer cache {self.path} is held by another run ({error}); wait until that ends"
+                case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+                    message = (
+                        f"{self.path} is no answer cache, or a damaged one ({error}); give another path, or delete the "
+                        "file"
+                    )
+                case _:  # a full disk and the like: no fault of the file
+                    error.args = (f"answer cache {self.path}: {error}",)
+                    raise
+            raise InputError(message) from None
+
+
+def _primary(error: sqlite3.Error) -> int:
+    """The code of an error without what the system adds to it; 0 where the database has given none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _storable(answer: Generation) -> Generation:
+    """An answer as files can hold it.
+
+    Half a surrogate pair, as an answer that was cut off may end in, becomes U+FFFD, and a number of tokens that SQLite
+    has no integer for is taken for not told.
+    """
+    text = answer.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return Generation(text, *(n if n < 1 << 63 else 0 for n in (answer.prompt_tokens, answer.answer_tokens)))
 
 
 class Answers(Protocol):
@@ -197,7 +240,7 @@ class CachedGenerator:
             found = self._cache.get(key)
             self._count(hit=found is not None)
             if found is None:
-                found = self._generator.generate(prompt, max_tokens)
+                found = _storable(self._generator.generate(prompt, max_tokens))
                 self._cache.put(key, found)
         except BaseException as error:
             ours.set_exception(error)

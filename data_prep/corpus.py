@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +14,11 @@ from corag_search.chunking import DocumentLike, chunk_documents
 from corag_search.embedders import load_embedder
 from corag_search.embedders.base import Embedder
 from corag_search.errors import InputError
+from corag_search.files import check_replaceable
 from corag_search.pipeline_config import PipelineConfig
-from corag_search.store import EmbedderIdentity, VectorStore, index_kind
+from corag_search.policy_tree.problem import check_affordable
+from corag_search.store import STORE, EmbedderIdentity, VectorStore, index_kind
+from corag_search.store.layout import StoreInfo
 from corag_search.tokenizers import Tokenizer, load_tokenizer
 from data_prep.dataset import Dataset
 from data_prep.progress import progress_bar
@@ -46,16 +51,52 @@ def store_of_documents(
         InputError: An empty corpus, too few chunks for the index, or a component that cannot be loaded.
     """
     chunks = chunk_documents(documents, tokenizer or load_tokenizer(config.tokenizer), config.chunk_size)
-    embedder = embedder or load_embedder(**config.embedder)
-    index = index_kind(config.index)
-    index.check(len(chunks), embedder.dimension)
+    return _store_of(chunks, config, embedder or load_embedder(**config.embedder))
+
+
+def kept_store(
+    dataset: Dataset, config: PipelineConfig, folder: Path, embedder: Embedder, tokenizer: Tokenizer
+) -> VectorStore:
+    """The store in a folder, where it is what `build_store` would make; otherwise that is made, and takes its place.
+
+    Args:
+        dataset: The corpus.
+        config: As of `store_of_documents`; the search's budget is checked before anything is embedded.
+        folder: Where it is kept.
+        embedder: The configured one.
+        tokenizer: The configured one.
+
+    Raises:
+        InputError: As `store_of_documents`, no chunk is within the budget, or something else lies in the folder.
+    """
+    check_replaceable(folder, STORE)
+    chunks = chunk_documents(dataset.documents, tokenizer, config.chunk_size)
+    check_affordable(chunks, config.search.budget, what="chunk")
+    if folder.exists():
+        with suppress(InputError):  # a damaged one
+            store = VectorStore.load(folder)
+            if store.info == planned_store(config, embedder) and list(store.chunks) == list(chunks):
+                return store
+    store = _store_of(chunks, config, embedder)
+    store.save(folder)
+    return store
+
+
+def planned_store(config: PipelineConfig, embedder: Embedder) -> StoreInfo:
+    """What a store made as configured would be made of."""
+    return StoreInfo(EmbedderIdentity.of(embedder), config.tokenizer, config.chunk_size, index_kind(config.index))
+
+
+def _store_of(chunks: Sequence[Chunk], config: PipelineConfig, embedder: Embedder) -> VectorStore:
+    info = planned_store(config, embedder)
+    info.index.check(len(chunks), embedder.dimension)
     store = VectorStore.from_embeddings(
         chunks,
         _embedded(chunks, embedder),
-        EmbedderIdentity.of(embedder),
-        tokenizer=config.tokenizer,
-        chunk_size=config.chunk_size,
-        index=index,
+        info.embedder,
+        tokenizer=info.tokenizer,
+        chunk_size=info.chunk_size,
+        index=info.index,
     )
     return _with_lexical(store, config)
 

@@ -70,7 +70,7 @@ class Question:
         text: As a user would ask it.
         gold_passages: The passages that answer it together; none when the data set names none.
         answers: Reference answers by humans, each complete in itself; may be empty.
-        domain: As the documents'.
+        domain: As the documents'; where a data set names none, its readers put that of the gold documents here.
         kind: As the data set sorts its questions (`explanation`, `yes_no`); empty when it does not.
         language: As the documents'.
     """

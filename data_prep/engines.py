@@ -113,9 +113,10 @@ class LocalEngine:
     def label(self, questions: Sequence[Question]) -> Generator[Outcome]:
         worker = Worker(self._scorer, self._workers, self._llm_concurrency)
         waiting = iter(questions)
-        with ThreadPoolExecutor(worker.in_flight, thread_name_prefix="questions") as pool:
+        in_flight = min(worker.in_flight, len(questions))
+        with ThreadPoolExecutor(max(in_flight, 1), thread_name_prefix="questions") as pool:
             try:
-                running = {pool.submit(worker.label, question) for question in islice(waiting, worker.in_flight)}
+                running = {pool.submit(worker.label, question) for question in islice(waiting, in_flight)}
                 while running:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in finished:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from data_prep.table import LabelTable
 
 
+MOST_SAMPLES = 1000  # each has a generator of its own
+
+
 class EngineName(StrEnum):
     """Where questions are labelled."""
 
@@ -62,7 +65,8 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         check_references(self.references)
-        for name in ("samples", "workers", "llm_concurrency"):
+        whole("samples", self.samples, most=MOST_SAMPLES)
+        for name in ("workers", "llm_concurrency"):
             whole(name, getattr(self, name))
         check_split_by(self.split_by)
         if self.engine not in list(EngineName):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corag_search.embedders import load_embedder
+from corag_search.embedders.base import Embedder
 from corag_search.errors import InputError
 from corag_search.generators import load_generator
 from corag_search.pipeline_config import PipelineConfig
@@ -19,14 +21,15 @@ from corag_search.rerankers import load_reranker
 from corag_search.store import VectorStore
 from corag_search.tokenizers import Tokenizer, load_tokenizer
 from data_prep.answers import AnswerCache, Answers, CachedGenerator
-from data_prep.corpus import build_store
+from data_prep.corpus import kept_store, planned_store
 from data_prep.dataset import Dataset, Question
 from data_prep.engines import Engine, LocalEngine
 from data_prep.estimate import PROBED, Work
 from data_prep.grid import LabelGrid
 from data_prep.job_options import EngineName, JobOptions
-from data_prep.label_run import LabelRun, check_job, label_questions, probe_questions
-from data_prep.labelling import Labeller
+from data_prep.label_run import LabelRun, check_job, label_questions, ledger_path, probe_questions
+from data_prep.labelling import Labeller, candidates_fingerprint
+from data_prep.ledger import check_known
 from data_prep.progress import progress_bar
 from data_prep.ray_engine import LoadScorer, RayEngine
 from data_prep.rescoring import Rescorer, candidate_chunks
@@ -48,7 +51,8 @@ def run_label_job(
         questions: Those to label.
         config: Components and search settings; its `rerankers` are compared.
         grid: Settings to try.
-        out: The table's path, ending in `.parquet`; the generator's answers are kept beside it.
+        out: The table's path, ending in `.parquet`; the generator's answers are kept beside it, and the store where
+            none is configured.
         options: How the job is run.
 
     Raises:
@@ -89,7 +93,7 @@ def estimate_label_job(
         questions: Those to label.
         config: Components and search settings.
         grid: Settings to try.
-        out: The table's path; only ledger and answers are written.
+        out: The table's path; only ledger, answers and, where none is configured, the store are written.
         options: How the job will be run.
         probe: Questions to go by.
 
@@ -102,7 +106,9 @@ def estimate_label_job(
         _engine(dataset, questions, config, grid, out, options) as engine,
         progress_bar("label a probe", count) as advance,
     ):
-        records, left = probe_questions(engine, questions, out, count, progress=lambda _: advance(1))
+        records, left = probe_questions(
+            engine, questions, out, count, retry_failed=options.retry_failed, progress=lambda _: advance(1)
+        )
     return Work.of(records.values(), grid).scaled(left)
 
 
@@ -110,28 +116,35 @@ def load_labeller(
     dataset: Dataset,
     config: PipelineConfig,
     grid: LabelGrid,
+    out: Path,
     references: tuple[str, ...],
     samples: int,
     answers: Answers,
 ) -> Labeller:
-    """A labeller with everything loaded, and a store that is built where none is configured.
+    """A labeller with everything loaded, and a store that is built, and kept, where none is configured.
 
     Args:
         dataset: The corpus, and all questions.
         config: Components and search settings.
         grid: Settings to try.
+        out: The table's path.
         references: What answers are scored against.
         samples: Answers to each prompt; the generator is loaded as many times, with a seed of its own each time.
         answers: Keeps what the generator answers.
 
     Raises:
-        InputError: A component that cannot be loaded, or samples without temperature or seed.
+        InputError: A component that cannot be loaded, samples without temperature or seed, or, where a store has to be
+            built, a ledger of other settings.
     """
-    tokenizer = load_tokenizer(config.tokenizer)
+    tokenizer, embedder = load_tokenizer(config.tokenizer), load_embedder(**config.embedder)
+    if config.store is None:
+        _check_ledger(dataset, config, grid, out, embedder, tokenizer)
     scoring = _scoring(dataset, config, tokenizer, references, samples, answers)
     rerankers = [load_reranker(name, **options) for name, options in config.rerankers.items()]
-    embedder = load_embedder(**config.embedder)
-    store = VectorStore.load(config.store) if config.store else build_store(dataset, config, embedder, tokenizer)
+    if config.store is None:
+        store = kept_store(dataset, config, store_path(out), embedder, tokenizer)
+    else:
+        store = VectorStore.load(config.store)
     return Labeller(**scoring, store=store, embedder=embedder, rerankers=rerankers, grid=grid)
 
 
@@ -222,7 +235,10 @@ def _engine(
     _seeds(config, options.samples)
     path = answers_path(out)
     if options.engine == EngineName.RAY and config.store is None and options.rescore is None:
-        config = replace(config, store=str(_shared_store(dataset, config, out)))
+        embedder, tokenizer = load_embedder(**config.embedder), load_tokenizer(config.tokenizer)
+        _check_ledger(dataset, config, grid, out, embedder, tokenizer)
+        kept_store(dataset, config, store_path(out), embedder, tokenizer)  # now: the workers only read it
+        config = replace(config, store=str(store_path(out)))
     load = _loader(dataset, config, grid, out, options)
     try:
         with _on_ray(load, path, options) if options.engine == EngineName.RAY else _here(load, path, options) as engine:
@@ -239,7 +255,7 @@ def _loader(dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path
     if options.rescore is not None and options.rescore.resolve() == out.resolve():
         raise InputError(f"{out} would be scored into itself; give the new table another name with --out")
     if options.rescored is None:
-        return partial(load_labeller, dataset, config, grid, *scoring)
+        return partial(load_labeller, dataset, config, grid, out, *scoring)
     return partial(load_rescorer, dataset, config, options.rescored, *scoring)
 
 
@@ -283,22 +299,25 @@ def answers_path(out: Path) -> Path:
     return out.with_name(f"{out.stem}.answers.sqlite")
 
 
-def _shared_store(dataset: Dataset, config: PipelineConfig, out: Path) -> Path:
-    """A store built once for all workers, beside the table, where each of them must be able to read it.
+def store_path(out: Path) -> Path:
+    """Where the store of a table lies for which none is configured.
 
-    It stays for later runs; the labeller refuses one of other texts or models.
+    Not `NAME.store`, which may well be a user's own.
     """
-    folder = out.absolute().with_name(f"{out.stem}.store")
-    if not folder.exists():
-        build_store(dataset, config).save(folder)
-    return folder
+    return out.absolute().with_name(f"{out.stem}.chunks.store")
+
+
+def _check_ledger(
+    dataset: Dataset, config: PipelineConfig, grid: LabelGrid, out: Path, embedder: Embedder, tokenizer: Tokenizer
+) -> None:
+    """Refuse a ledger of other settings before a corpus is embedded for nothing (InputError)."""
+    planned = planned_store(config, embedder)
+    check_known(ledger_path(out), candidates_fingerprint(dataset, config, grid, tokenizer, planned))
 
 
 def _remove_if_empty(path: Path) -> None:
     if not path.is_file():
         return
-    with suppress(InputError):  # a file of something else is left alone
-        with AnswerCache(path) as cache:
-            empty = not len(cache)
-        if empty:
-            path.unlink()
+    # A file of something else is left alone, and a full disk must not hide how the job ended.
+    with suppress(InputError, sqlite3.Error), AnswerCache(path) as cache:
+        cache.remove_if_empty()

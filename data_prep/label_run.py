@@ -118,6 +118,7 @@ def probe_questions(
     out: Path,
     count: int,
     *,
+    retry_failed: bool = False,
     progress: Progress = lambda question_id: None,
 ) -> tuple[dict[str, dict[str, Any]], int]:
     """Label a few questions into the ledger of a table, where the run will find them.
@@ -127,6 +128,7 @@ def probe_questions(
         questions: Those that the run is to label.
         out: The table's path; no table is written.
         count: Questions that must be done; they are spread evenly over those that are not.
+        retry_failed: As of `label_questions`.
         progress: Called with the id after each question.
 
     Returns:
@@ -139,7 +141,7 @@ def probe_questions(
     fingerprint = engine.fingerprint()
     check_job(wanted, out, scoring_of(fingerprint)["references"])
     with _opened(out, fingerprint) as ledger:
-        pending = [question for question in wanted if _is_pending(ledger, question, retry_failed=False)]
+        pending = [question for question in wanted if _is_pending(ledger, question, retry_failed)]
         missing = min(max(count - _measured(ledger), 0), len(pending))
         chosen = [pending[i * len(pending) // missing] for i in range(missing)]
         labelled = set(_work(ledger, engine, chosen, progress))
@@ -155,13 +157,12 @@ def _measured(ledger: Ledger) -> int:
 @contextmanager
 def _opened(out: Path, fingerprint: Mapping[str, Any]) -> Iterator[Ledger]:
     """The ledger of a table; a run that ends before anything is finished leaves none."""
-    ledger = Ledger(ledger_path(out), fingerprint)
-    try:
-        with ledger:
+    with Ledger(ledger_path(out), fingerprint) as ledger:
+        try:
             yield ledger
-    finally:
-        if not ledger.done and not ledger.failed:
-            ledger.path.unlink(missing_ok=True)
+        finally:
+            if not ledger.done and not ledger.failed:  # still locked: nobody else can have begun to write it
+                ledger.path.unlink(missing_ok=True)
 
 
 def _is_pending(ledger: Ledger, question: Question, retry_failed: bool) -> bool:

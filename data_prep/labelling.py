@@ -18,6 +18,7 @@ from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.embedders.base import Embedder
 from corag_search.errors import InputError
+from corag_search.pipeline_config import PipelineConfig
 from corag_search.policy_tree import search_policy_trees
 from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.scores import SharedScores
@@ -25,14 +26,16 @@ from corag_search.query_features import QueryFeatures, query_features
 from corag_search.rerankers.base import Reranker
 from corag_search.result import SearchResult
 from corag_search.retrieval import Retriever, make_retriever
-from corag_search.store import EmbedderIdentity, VectorStore
-from data_prep.dataset import Question
+from corag_search.store import VectorStore
+from corag_search.store.layout import StoreInfo
+from corag_search.tokenizers import Tokenizer
+from data_prep.dataset import Dataset, Question
 from data_prep.grid import GridPoint, LabelGrid
 from data_prep.privacy import without_folders
 from data_prep.scoring import HUMAN, LLM, Scorer, plain_features
 from data_prep.searched import Chosen, Searched
 
-__all__ = ["HUMAN", "LLM", "RIVALS", "VALUE_DIGITS", "Labeller", "default_search"]
+__all__ = ["HUMAN", "LLM", "RIVALS", "VALUE_DIGITS", "Labeller", "candidates_fingerprint", "default_search"]
 
 RIVALS = ("naive_rag", "best_single", "naive_matched", "greedy_climb")
 # Below this many digits two rerankers' or two machines' floating-point noise begins.
@@ -88,9 +91,8 @@ class Labeller(Scorer):
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that shapes the labels, as plain values."""
-        search = self.config.search
         return {
-            "embedder": asdict(EmbedderIdentity.of(self.embedder)),
+            **candidates_fingerprint(self.dataset, self.config, self.grid, self.tokenizer, self.store.info),
             "rerankers": [reranker.name for reranker in self.rerankers],
             "reranker_options": {
                 reranker.name: {
@@ -99,25 +101,7 @@ class Labeller(Scorer):
                 }
                 for reranker in self.rerankers
             },
-            "grid": self.grid.to_dict(),
-            "search": {
-                "budget": search.budget,
-                "max_chunks": search.max_chunks,
-                "final_rule": str(search.final_rule),
-                "selection": str(search.selection),
-                "candidates": self.config.candidates,
-                # Where they are not the exact dense candidates, as before there was anything else.
-                **({} if self.config.retrieval == "dense" else {"retrieval": self.config.retrieval}),
-                **({} if self.store.info.index.kind == "flat" else {"index": self.store.info.index.to_dict()}),
-            },
-            "chunking": {
-                "tokenizer": self.tokenizer.name,
-                "fingerprint": self.tokenizer.fingerprint,
-                "chunk_size": self.store.chunk_size,
-            },
-            "data": {"name": self.dataset.name, "fingerprint": self.dataset.fingerprint},
             **self._answering(),
-            "versions": _versions(),
         }
 
     def search(self, question: Question) -> Searched:
@@ -203,6 +187,42 @@ class Labeller(Scorer):
             "greedy_climb": greedy_climb(query, candidates, shared, config),
         }
         return {method: (result.order, round(result.value, VALUE_DIGITS)) for method, result in results.items()}
+
+
+def candidates_fingerprint(
+    dataset: Dataset, config: PipelineConfig, grid: LabelGrid, tokenizer: Tokenizer, store: StoreInfo
+) -> dict[str, Any]:
+    """The part of a labeller's fingerprint that neither rerankers nor generator shape; the store need not be there.
+
+    Args:
+        dataset: The corpus, and all questions.
+        config: Search settings.
+        grid: Settings to try.
+        tokenizer: Cuts and counts.
+        store: What the store is made of.
+    """
+    search = config.search
+    return {
+        "embedder": asdict(store.embedder),
+        "grid": grid.to_dict(),
+        "search": {
+            "budget": search.budget,
+            "max_chunks": search.max_chunks,
+            "final_rule": str(search.final_rule),
+            "selection": str(search.selection),
+            "candidates": config.candidates,
+            # Where they are not the exact dense candidates, as before there was anything else.
+            **({} if config.retrieval == "dense" else {"retrieval": config.retrieval}),
+            **({} if store.index.kind == "flat" else {"index": store.index.to_dict()}),
+        },
+        "chunking": {
+            "tokenizer": tokenizer.name,
+            "fingerprint": tokenizer.fingerprint,
+            "chunk_size": store.chunk_size,
+        },
+        "data": {"name": dataset.name, "fingerprint": dataset.fingerprint},
+        "versions": _versions(),
+    }
 
 
 def _versions() -> dict[str, str]:

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,23 +37,22 @@ class Ledger:
         self.path = Path(path)
         self.recovered = 0
         self._end = 0
+        self._file = -1
         self._done: dict[str, Any] = {}
         self._failed: dict[str, str] = {}
         self._append_lock = threading.Lock()
         first = _line({"corag_ledger": _FORMAT, "header": header})
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise InputError(
-                f"cannot open ledger {self.path}: {error.strerror}; give a path where you may write a file"
-            ) from None
-        try:
-            self._lock_file()
-            self._load(first)
-        except BaseException:
-            os.close(self._file)
-            raise
+        while True:
+            self._open()
+            try:
+                self._lock_file()
+                if self._is_in_place():
+                    self._load(first)
+                    return
+            except BaseException:
+                os.close(self._file)
+                raise
+            os.close(self._file)  # whoever held it removed it before this run had the lock
 
     @property
     def done(self) -> Mapping[str, Any]:
@@ -118,6 +117,21 @@ class Ledger:
         elif key not in self._done:
             self._failed[key] = entry["error"]
 
+    def _open(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InputError(
+                f"cannot open ledger {self.path}: {error.strerror}; give a path where you may write a file"
+            ) from None
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file), self.path.stat())
+        except FileNotFoundError:
+            return False
+
     def _lock_file(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +152,7 @@ class Ledger:
                     self._take(line, number)
                     self._end += len(line)
             elif not first.startswith(start):  # neither new nor killed while the header was written
-                raise self._no_ledger()
+                raise _no_ledger(self.path)
         self.recovered = os.fstat(self._file).st_size - self._end
         if self.recovered:
             os.ftruncate(self._file, self._end)
@@ -147,30 +161,8 @@ class Ledger:
             _sync_folder(self.path.parent)
 
     def _check_header(self, start: bytes, first: bytes) -> None:
-        try:
-            found = json.loads(start)
-            version, header = found["corag_ledger"], found["header"]
-        except (ValueError, TypeError, KeyError):
-            raise self._no_ledger() from None
-        if version != _FORMAT:
-            raise InputError(
-                f"ledger {self.path} has format {version!r}, this version writes {_FORMAT}; finish that run with the "
-                "version that began it, or give another path"
-            )
-        ours = json.loads(first)["header"]
-        if header != ours:
-            missing = object()
-            theirs = header if isinstance(header, dict) else {}
-            differing = [k for k in {**ours, **theirs} if theirs.get(k, missing) != ours.get(k, missing)]
-            differences = "; ".join(
-                f"{k} was {json.dumps(theirs[k]) if k in theirs else 'not set'}, "
-                f"is now {json.dumps(ours[k]) if k in ours else 'not set'}"
-                for k in differing
-            )
-            raise InputError(
-                f"ledger {self.path} belongs to another run ({differences}); go on with the settings of that run, give "
-                "another path, or delete the file to begin anew"
-            )
+        header, ours = _header(self.path, start), json.loads(first)["header"]
+        _compare(self.path, header, ours, {**ours, **header})
 
     def _take(self, line: bytes, number: int) -> None:
         try:
@@ -183,9 +175,6 @@ class Ledger:
                 f"ledger {self.path}, line {number} is damaged ({line[:40]!r}); delete that line (its work is done "
                 "again) or restore the file from a copy"
             ) from None
-
-    def _no_ledger(self) -> InputError:
-        return InputError(f"{self.path} is no ledger, its first line is not a ledger's header; give another path")
 
     def _write(self, line: bytes) -> None:
         try:
@@ -202,6 +191,62 @@ class Ledger:
                 error.filename = str(self.path)
             raise
         self._end += len(line)
+
+
+def check_known(path: Path, known: Mapping[str, Any]) -> None:
+    """Refuse a ledger of another run, where that shows in a part of the header, before the rest of it is known.
+
+    Args:
+        path: Where the ledger lies, if there is one yet.
+        known: That part.
+
+    Raises:
+        InputError: As `Ledger`, of another header, another format or no ledger.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.readline()
+    except OSError:
+        return  # whoever opens it for writing makes it, or says why not
+    if start.endswith(b"\n"):  # else it was killed while the header was written
+        _compare(path, _header(path, start), json.loads(_line(known)), known)
+
+
+def _header(path: Path, start: bytes) -> dict[str, Any]:
+    """The header in a ledger's first line."""
+    try:
+        found = json.loads(start)
+        version, header = found["corag_ledger"], found["header"]
+    except (ValueError, TypeError, KeyError):
+        raise _no_ledger(path) from None
+    if version != _FORMAT:
+        raise InputError(
+            f"ledger {path} has format {version!r}, this version writes {_FORMAT}; finish that run with the version "
+            "that began it, or give another path"
+        )
+    if not isinstance(header, dict):
+        raise _no_ledger(path)
+    return header
+
+
+def _compare(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any], keys: Iterable[str]) -> None:
+    missing = object()
+    differing = [k for k in keys if theirs.get(k, missing) != ours.get(k, missing)]
+    if not differing:
+        return
+    differences = "; ".join(
+        f"{k} was {json.dumps(theirs[k]) if k in theirs else 'not set'}, "
+        f"is now {json.dumps(ours[k]) if k in ours else 'not set'}"
+        for k in differing
+    )
+    raise InputError(
+        f"ledger {path} belongs to another run ({differences}); go on with the settings of that run, give another "
+        "path, or delete the file to begin anew"
+    )
+
+
+def _no_ledger(path: Path) -> InputError:
+    return InputError(f"{path} is no ledger, its first line is not a ledger's header; give another path")
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from corag_search.errors import InputError
-from data_prep.table_files import METRICS
+from data_prep.table_files import METRICS, check_fractions
 
 _KEY = ["question_id", "order_key", "reference", "sample"]
 _MEASURES = list(METRICS)
@@ -20,12 +20,11 @@ def ordered_repeats(repeats: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame
     """The repeats in one order: by question, order, reference and sample.
 
     Raises:
-        InputError: A score is infinite, a row is repeated, an order lacks a reference or sample that others have, or a
-            score is not the mean of its repeats.
+        InputError: A score is not in [0, 1], a row is repeated, an order lacks a reference or sample that others have,
+            or a score is not the mean of its repeats.
     """
     keyed = repeats.assign(order_key=_order_keys(repeats["order"])).sort_values(_KEY, kind="stable", ignore_index=True)
-    if not np.isfinite(keyed[_MEASURES].to_numpy()).all():
-        raise InputError("repeats: every score must be a finite number; label again")
+    check_fractions(keyed, _MEASURES, "repeats")
     if keyed.duplicated(_KEY).any():
         first = keyed.loc[keyed.duplicated(_KEY), _KEY].iloc[0].to_dict()
         raise InputError(f"repeats: repeated row(s) of one key, the first is {first}")

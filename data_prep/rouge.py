@@ -53,8 +53,11 @@ def best_of(references: Sequence[str], answer: str) -> Rouge:
 @lru_cache(maxsize=2)
 def _scorer(library: bool) -> RougeScorer:
     from rouge_score.rouge_scorer import RougeScorer  # takes a second, so only once it is needed
+    from rouge_score.tokenizers import DefaultTokenizer
 
-    return RougeScorer(list(Rouge._fields), use_stemmer=False, tokenizer=None if library else UnicodeTokenizer())
+    # Named, for a scorer that takes its default says so, which sets up Python's logging for the whole process.
+    tokenizer = DefaultTokenizer(use_stemmer=False) if library else UnicodeTokenizer()
+    return RougeScorer(list(Rouge._fields), tokenizer=tokenizer)
 
 
 def _is_for_library(text: str) -> bool:

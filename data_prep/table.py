@@ -24,10 +24,12 @@ from data_prep.table_files import (
     OPTIONAL,
     SPLITS,
     TEXTLESS,
+    check_fractions,
     conform,
     file_of,
     read_part,
     refuse_repeated,
+    row_name,
     write_part,
 )
 
@@ -68,8 +70,9 @@ class LabelTable:
         """Checks and orders the frames.
 
         Raises:
-            InputError: When a column is missing or of the wrong type, a key is repeated, a score is NaN, a question
-                has no scores (or scores no question), the grid is incomplete, or the fingerprint lacks a part.
+            InputError: When a column is missing or of the wrong type, a key is repeated, a score is not in
+                [0, 1], a question has no scores (or scores no question), the grid is incomplete, or the fingerprint
+                lacks a part.
         """
         self.fingerprint = _plain(fingerprint)
         self.rerankers = _rerankers(self.fingerprint)
@@ -125,7 +128,12 @@ class LabelTable:
             for part in ("scores", *OPTIONAL, "questions"):
                 if (frame := getattr(self, part)) is not None:
                     partial = files.enter_context(replacing_file(file_of(path, part)))
-                    write_part(frame, part, self.fingerprint, partial)
+                    try:
+                        write_part(frame, part, self.fingerprint, partial)
+                    except OSError as error:
+                        if error.errno is not None:
+                            error.filename = str(file_of(path, part))  # which the library that writes leaves out
+                        raise
         for part in OPTIONAL:
             if getattr(self, part) is None:
                 file_of(path, part).unlink(missing_ok=True)  # an earlier table's are not this one's
@@ -265,7 +273,7 @@ def _ordered_questions(questions: pd.DataFrame, dimension: int) -> pd.DataFrame:
 
 
 def _ordered_scores(scores: pd.DataFrame, known: pd.Index, rerankers: list[str], grid: LabelGrid) -> pd.DataFrame:
-    _refuse_not_finite(scores, "scores")
+    _check_outcomes(scores, "scores")
     keys = ["question_id", "reranker", *GridPoint._fields]
     refuse_repeated(scores, keys, "scores")
     axes = [known, pd.Index(rerankers), *(pd.Index(getattr(grid, name)) for name in GridPoint._fields)]
@@ -301,7 +309,7 @@ def _refuse_gaps(present: npt.NDArray[np.bool_], axes: list[pd.Index]) -> None:
 
 
 def _ordered_rivals(rivals: pd.DataFrame, known: pd.Index) -> pd.DataFrame:
-    _refuse_not_finite(rivals, "rivals")
+    _check_outcomes(rivals, "rivals")
     keys = ["question_id", "method", "reranker"]
     refuse_repeated(rivals, keys, "rivals")
     stray = rivals.loc[~rivals["question_id"].isin(known), "question_id"]
@@ -310,12 +318,11 @@ def _ordered_rivals(rivals: pd.DataFrame, known: pd.Index) -> pd.DataFrame:
     return rivals.sort_values(keys, kind="stable", ignore_index=True)
 
 
-def _refuse_not_finite(frame: pd.DataFrame, part: str) -> None:
-    for column in ("value", *METRICS):
-        bad = ~np.isfinite(frame[column].to_numpy())
-        if bad.any():
-            row = frame.iloc[int(np.argmax(bad))]
-            raise InputError(
-                f"{part}: {column} must be a finite number, got {row[column]} for question {row['question_id']!r}, "
-                f"reranker {row['reranker']!r}; label it again"
-            )
+def _check_outcomes(frame: pd.DataFrame, part: str) -> None:
+    check_fractions(frame, ("value", *METRICS), part)
+    if (negative := frame["prompt_tokens"] < 0).any():
+        row = frame.iloc[int(np.argmax(negative))]
+        raise InputError(
+            f"{part}: prompt_tokens must be at least 0, got {row['prompt_tokens']} for {row_name(row)}; correct it or "
+            "label again"
+        )

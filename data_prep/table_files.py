@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +44,8 @@ _SCHEMAS = {
         ]
     ),
 }
+_ABOUT = {"question_id": "question", "reranker": "reranker", "method": "method", "reference": "reference"}
+_ROUNDING = 1e-6  # what tables made with other precision may be off
 _NULLABLE = frozenset({"reference"})
 # Columns of the questions that all questions have, or none.
 FEATURES = pa.schema(
@@ -116,6 +119,25 @@ def refuse_repeated(frame: pd.DataFrame, keys: list[str], part: str) -> None:
     if repeated.any():
         first = frame.loc[repeated, keys].iloc[0].to_dict()
         raise InputError(f"{part}: {int(repeated.sum())} repeated row(s) of one key, the first is {first}")
+
+
+def check_fractions(frame: pd.DataFrame, columns: Iterable[str], part: str) -> None:
+    """Refuse a value outside [0, 1] (InputError)."""
+    for column in columns:
+        values = frame[column].to_numpy()
+        good = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)  # not so for NaN
+        if not good.all():
+            row = frame.iloc[int(np.argmin(good))]
+            value = row[column]
+            bound, remedy = ("in [0, 1]", "correct it, divide percent by 100, or label again")
+            if not np.isfinite(value):
+                bound, remedy = "a finite number", "label it again"
+            raise InputError(f"{part}: {column} must be {bound}, got {value} for {row_name(row)}; {remedy}")
+
+
+def row_name(row: pd.Series) -> str:
+    """What a row is about, for a message."""
+    return ", ".join(f"{kind} {row[key]!r}" for key, kind in _ABOUT.items() if key in row)
 
 
 def conform(frame: pd.DataFrame, part: str) -> pd.DataFrame:

@@ -134,7 +134,13 @@ def _print_estimates(estimates: Sequence[Estimate], as_json: bool, options: Eval
 def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
     from corag_agent.evaluation.agents import held_out_counts
     from corag_agent.evaluation.summary import experiments
-    from corag_agent.evaluation.summary_text import json_structure, json_tables, printed_tables, structure_text
+    from corag_agent.evaluation.summary_text import (
+        json_structure,
+        json_tables,
+        printed_tables,
+        structure_text,
+        tables_of,
+    )
 
     failed = int((evaluated.records["error"] != "").sum())
     if arguments.splits is not None:
@@ -146,15 +152,16 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
         "by_document": arguments.by_document,
         "resamples": resamples,
     }
+    tables = {name: tables_of(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
     counts_of_agents = held_out_counts(evaluated.records)
     if arguments.json:
-        tables = {name: json_tables(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
+        json_of = {name: json_tables(one) for name, one in tables.items()}
         counts = {"records": len(evaluated), "failed": failed, "agents": counts_of_agents}
         structure = json_structure(evaluated, resamples)
-        print_json({"out": str(arguments.out), **counts, "tables": tables, "structure": structure})
+        print_json({"out": str(arguments.out), **counts, "tables": json_of, "structure": structure})
         return
-    for name in experiments(evaluated):
-        print_out("\n\n".join(printed_tables(evaluated, name, arguments.baseline, **settings)))
+    for name, one in tables.items():
+        print_out("\n\n".join(printed_tables(one, name, arguments.baseline, settings["by"])))
     if evaluated.structure is not None:
         print_out(structure_text(evaluated, resamples))
     for error, group in evaluated.records[evaluated.records["error"] != ""].groupby("error"):

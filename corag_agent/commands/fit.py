@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from corag_agent.cli import print_out
@@ -20,4 +21,10 @@ def run_arguments(arguments: Sequence[str]) -> None:
     best: Any = cli.trainer.checkpoint_callback
     path, score = getattr(best, "best_model_path", ""), getattr(best, "best_model_score", None)
     if cli.trainer.is_global_zero and path and score is not None:
-        print_out(f"best checkpoint ({best.monitor} {float(score):.4f}): {path}")
+        print_out(f"best checkpoint ({best.monitor} {float(score):.4f}): {_named(path)}")
+
+
+def _named(path: str) -> Path:
+    """The path from the working directory where it lies in there."""
+    whole, here = Path(path), Path.cwd()
+    return whole.relative_to(here) if whole.is_relative_to(here) else whole

@@ -145,15 +145,16 @@ def _print_run(done: LabelRun, arguments: argparse.Namespace, options: JobOption
     from corag_agent.evaluation.text_table import text_table
     from data_prep.selection import choose_labels
 
+    estimated, took = _comparison(done, arguments.grid)
+    compared = {"estimate": (estimated, _hours(estimated, options)), "took": (took, done.seconds / 3600)}
     if arguments.json:
         counts = {"evaluations": done.evaluations, "answers": done.answers, "failed": dict(done.failures)}
-        print_json({"labels": str(arguments.out), "questions": len(done.table), **counts})
+        works = {name: work.to_dict(hours, arguments.price) for name, (work, hours) in compared.items()}
+        print_json({"labels": str(arguments.out), "questions": len(done.table), **counts, **works})
         return
     print_selection(choose_labels(done.table))
-    estimated, took = _comparison(done, arguments.grid)
-    if took.questions:
-        columns = [(estimated, _hours(estimated, options)), (took, done.seconds / 3600)]
-        print_out(text_table(("this run", "estimate", "took"), work_rows(columns, arguments.price)))
+    if done.labelled:
+        print_out(text_table(("this run", *compared), work_rows(compared.values(), arguments.price)))
     for question, error in done.failures.items():
         print_out(f"failed: {question}: {error}")
     failed = f", {len(done.failures)} failed (--retry-failed takes them up)" if done.failures else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections.abc import Set
 from pathlib import Path
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_agent.evaluation.report import contents_of, report_markdown, report_page
 
     evaluation = EvaluationRun.read(arguments.run)
-    if evaluation.records.empty:
+    if evaluation.records.empty and evaluation.structure is None:
         raise InputError(f"{arguments.run} has no records; run `corag evaluate` first")
     if arguments.splits is not None:
         evaluation = evaluation.of_splits([name.strip() for name in arguments.splits.split(",")])
@@ -92,4 +93,9 @@ def _tell(written: dict[Path, str], as_json: bool) -> None:
         print_json({"written": {str(path): size for path, size in sizes.items()}})
         return
     for path, size in sizes.items():
-        print_out(f"{path} ({size / 1e6:.1f} MB)")
+        print_out(f"{path} ({_told(size)})")
+
+
+def _told(size: int) -> str:
+    """Bytes in MB; in kB, rounded up, below one of those."""
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{math.ceil(size / 1000)} kB"

@@ -13,9 +13,7 @@ from corag_search.config import SearchConfig
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
 from corag_search.registry import whole
-from data_prep.splits import FRACTIONS
-
-SPLITS = tuple(FRACTIONS)
+from data_prep.table_files import SPLITS
 
 
 @dataclass(frozen=True)

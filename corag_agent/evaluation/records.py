@@ -141,6 +141,17 @@ class EvaluationRun:
         """The records that did not fail."""
         return self.records[self.records["error"] == ""]
 
+    @property
+    def asked(self) -> pd.DataFrame:
+        """The records, or where only structure was measured that: which questions at which chunk sizes and budgets."""
+        return self.structure if self.records.empty and self.structure is not None else self.records
+
+    @property
+    def timed(self) -> pd.DataFrame:
+        """The records that did not fail and whose searching and answering were both measured; without, no total."""
+        records = self.succeeded
+        return records[records["seconds_search"].notna() & records["seconds_generate"].notna()]
+
     def of_splits(self, splits: Sequence[str]) -> EvaluationRun:
         """The part of it that is about questions of some splits, such as those that no agent was trained on.
 
@@ -237,7 +248,7 @@ def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:
     questions = records[[*_QUESTION, "domain", "kind", "language"]].drop_duplicates(_QUESTION)
     questions[["split", "question", "reference"]] = ""
     for name in ("human_answers", "gold", "documents"):
-        questions[name] = [[] for _ in range(len(questions))]
+        questions[name] = pd.Series([[] for _ in range(len(questions))], questions.index, dtype=object)
     chunks = records[["dataset", "chunk_size", "chunk_ids"]].explode("chunk_ids").dropna().drop_duplicates()
     return {
         "questions": questions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ from corag_agent.evaluation.text_table import text_table
 _GONE = "–"  # no value
 
 
-def json_tables(
+def tables_of(
     run: EvaluationRun,
     experiment: str,
     baseline: str,
@@ -24,23 +24,24 @@ def json_tables(
     seed: int = 0,
     by_document: bool = False,
     resamples: int = RESAMPLES,
-) -> dict[str, list[dict[str, Any]]]:
-    """All tables of an experiment as lists of rows; NaN is null. Arguments as of `summary`."""
-    tables = _tables(run, experiment, baseline, by, seed, by_document, resamples)
+) -> dict[str, pd.DataFrame]:
+    """All tables of an experiment: methods, differences, latency. Arguments as of `summary`."""
+    methods = method_table(run, experiment, by, seed, resamples, by_document)
+    compared = pd.DataFrame()
+    if baseline in set(methods["method"]):
+        compared = differences(run, baseline, experiment, by, "rougeL", seed, resamples, by_document)
+    return {"methods": methods, "differences": compared, "latency": latency_table(run, experiment, by)}
+
+
+def json_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """What `tables_of` gave as lists of rows; NaN is null."""
     return {name: [_plain(row) for row in table.to_dict("records")] for name, table in tables.items()}
 
 
 def printed_tables(
-    run: EvaluationRun,
-    experiment: str,
-    baseline: str,
-    by: Sequence[str] = ("dataset",),
-    seed: int = 0,
-    by_document: bool = False,
-    resamples: int = RESAMPLES,
+    tables: Mapping[str, pd.DataFrame], experiment: str, baseline: str, by: Sequence[str] = ("dataset",)
 ) -> list[str]:
-    """All tables of an experiment as text. Arguments as of `summary`."""
-    tables = _tables(run, experiment, baseline, by, seed, by_document, resamples)
+    """What `tables_of` gave for the same arguments, as text."""
     drawn = []
     methods = tables["methods"]
     varying = [name for name in SETTING[2:] if methods[name].nunique() > 1]
@@ -98,16 +99,6 @@ _STRUCTURE: tuple[_Column, ...] = (
     ("not the largest", "not_largest", 3, ("low", "high")),
     ("chunks of the best", "best_chunks", 2, None),
 )
-
-
-def _tables(
-    run: EvaluationRun, experiment: str, baseline: str, by: Sequence[str], seed: int, by_document: bool, resamples: int
-) -> dict[str, pd.DataFrame]:
-    methods = method_table(run, experiment, by, seed, resamples, by_document)
-    compared = pd.DataFrame()
-    if baseline in set(methods["method"]):
-        compared = differences(run, baseline, experiment, by, "rougeL", seed, resamples, by_document)
-    return {"methods": methods, "differences": compared, "latency": latency_table(run, experiment, by)}
 
 
 def _drawn(title: str, table: pd.DataFrame, where: Sequence[str], columns: Sequence[_Column]) -> str:

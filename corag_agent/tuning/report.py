@@ -16,7 +16,7 @@ from corag_agent.evaluation.text_table import text_table
 from corag_agent.fit_config import overridden, write_config
 from corag_agent.tuning.plots import draw_history, draw_importances
 from corag_agent.tuning.space import SearchSpace
-from corag_agent.tuning.study import BEST_EPOCH, EPOCHS, best_trial, failures
+from corag_agent.tuning.study import BEST_EPOCH, EPOCHS, failures, ranked_trials, value_of
 from corag_agent.tuning.study_file import StudyFile
 from corag_search.errors import InputError
 
@@ -60,21 +60,20 @@ class StudyReport:
         """Gathers the results of a study."""
         trials = study.get_trials(deepcopy=False)
         minimised = base["checkpoint"]["mode"] == "min"
-        complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
-        best = best_trial(study)
+        ranked = ranked_trials(study)
         pruned = tuple(trial for trial in trials if trial.state is TrialState.PRUNED)
         return cls(
             str(file),
             base["checkpoint"]["monitor"],
             minimised,
-            tuple(sorted(complete, key=lambda trial: _value(trial) if minimised else -_value(trial))),
+            tuple(ranked),
             pruned,
             failures(trials),
             sum(trial.state is TrialState.RUNNING for trial in trials),
             tuple(space.parameters),
-            {trial.number: space.values(trial.params) for trial in (*complete, *pruned)},
-            overridden(base, space.values(best.params)) if best else None,
-            get_param_importances(study) if len(complete) >= _FEWEST_FOR_IMPORTANCES else {},
+            {trial.number: space.values(trial.params) for trial in (*ranked, *pruned)},
+            overridden(base, space.values(ranked[0].params)) if ranked else None,
+            get_param_importances(study) if len(ranked) >= _FEWEST_FOR_IMPORTANCES else {},
         )
 
     def write(self, output: Path) -> None:
@@ -90,7 +89,7 @@ class StudyReport:
         """The best trials side by side, for people."""
         shown = self.ranked[:columns]
         rows: dict[str, list[str]] = {
-            self.monitor: [f"{_value(trial):.4f}" for trial in shown],
+            self.monitor: [f"{value_of(trial):.4f}" for trial in shown],
             "at epoch": [str(trial.user_attrs[BEST_EPOCH] + 1) for trial in shown],
             "of epochs": [str(trial.user_attrs[EPOCHS]) for trial in shown],
             "trial": [str(trial.number) for trial in shown],
@@ -140,11 +139,6 @@ class StudyReport:
             "epochs": trial.user_attrs[EPOCHS],
             "options": dict(self.values[trial.number]),
         }
-
-
-def _value(trial: FrozenTrial) -> float:
-    assert trial.value is not None  # it is complete
-    return trial.value
 
 
 def _text(value: Any) -> str:

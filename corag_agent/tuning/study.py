@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import optuna
 from optuna.pruners import BasePruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from corag_agent.fit_config import differences
@@ -173,17 +173,23 @@ class SharedStudy:
         return True
 
     def _keep_best_checkpoint(self) -> None:
-        best = best_trial(self.study)
+        best = next(iter(ranked_trials(self.study)), None)
         for trial in self.study.get_trials(deepcopy=False):
             if trial.state.is_finished() and (best is None or trial.number != best.number):
                 shutil.rmtree(self.directory(trial.number) / "checkpoints", ignore_errors=True)
 
 
-def best_trial(study: optuna.Study) -> FrozenTrial | None:
-    """The best complete trial; None without one."""
-    with contextlib.suppress(ValueError):
-        return study.best_trial
-    return None
+def ranked_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """The complete trials, the best first, of equals the earlier."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    sign = 1 if study.direction is StudyDirection.MINIMIZE else -1
+    return sorted(trials, key=lambda trial: (sign * value_of(trial), trial.number))
+
+
+def value_of(trial: FrozenTrial) -> float:
+    """What a complete trial reached."""
+    assert trial.value is not None
+    return trial.value
 
 
 def counted(trials: list[FrozenTrial]) -> int:

@@ -14,6 +14,7 @@ from data_prep.readers.beir import Beir
 from data_prep.readers.faults import Faults
 from data_prep.readers.gather import gather, nothing, sound_documents
 from data_prep.readers.hotpotqa import HotpotQA
+from data_prep.readers.lines import unreadable
 from data_prep.readers.msmarco import MsMarcoQA, MsMarcoRanking
 from data_prep.readers.reader import Reader
 from data_prep.readers.rows import FolderOfRows, Table
@@ -145,4 +146,18 @@ def open_reader(source: str, options: ReaderOptions | None = None) -> Reader:
     if options.columns and not chosen.takes_columns:
         named = " and ".join(repr(n) for n, f in FORMATS.items() if f.takes_columns)
         raise InputError(f"data {source!r}: format {name!r} has no named columns; leave them out, or use {named}")
-    return chosen.reader(Path(path).expanduser(), options.columns)
+    return chosen.reader(_path(path), options.columns)
+
+
+def _path(written: str) -> Path:
+    """The path that was written, refused where no reader could ask the system about it (InputError)."""
+    try:
+        path = Path(written).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        pass  # each reader says what is missing
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (RuntimeError, ValueError) as error:  # no such user, or a character that no path has
+        raise InputError(f"data path {written!r} cannot be used: {error}; give the path of a file or folder") from None
+    return path

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corag_search.errors import InputError
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import json_lines, tab_rows
-from data_prep.readers.reader import Asked, Passage, short
+from data_prep.readers.reader import Asked, Passage, id_text, short
 from data_prep.scripts import guess_language
 
 __all__ = ["Beir"]
@@ -45,7 +44,7 @@ class Beir:
         path = self._folder / "corpus.jsonl"
         for number, row in json_lines(path, faults):
             place = f"{path}, line {number}"
-            document_id, text, title = _id(row), row.get("text"), row.get("title") or ""
+            document_id, text, title = id_text(row.get("_id")), row.get("text"), row.get("title") or ""
             if isinstance(document_id, str) and isinstance(text, str) and isinstance(title, str):
                 yield place, Document(document_id, text, title, self.name, guess_language(text))
             else:
@@ -60,7 +59,7 @@ class Beir:
         path = self._folder / "queries.jsonl"
         for number, row in json_lines(path, faults):
             place = f"{path}, line {number}"
-            query, text = _id(row), row.get("text")
+            query, text = id_text(row.get("_id")), row.get("text")
             if not isinstance(query, str) or not isinstance(text, str):
                 reason = f"_id {short(query)} and text {short(text)} must be texts; correct them"
                 faults.add("questions that cannot be read, left out", place, reason)
@@ -93,8 +92,3 @@ class Beir:
                     split_of.setdefault(query, file.stem)
                     gold[query].append(document)
         return split_of, gold
-
-
-def _id(row: dict[str, Any]) -> Any:
-    value = row.get("_id")
-    return str(value) if type(value) is int else value

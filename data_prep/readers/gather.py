@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from corag_search.errors import InputError
@@ -50,7 +50,7 @@ def gather(reader: Reader, *, strict: bool = False, sample: int | None = None, s
             what = "questions with an id that another has" if twice else "questions whose gold passage is not there"
             faults.add(f"{what}, left out", one.place, str(error))
         else:
-            questions[question.id] = question
+            questions[question.id] = _in_domain(question, documents)
     if not questions and faults.first:
         raise InputError(nothing(reader, "questions", faults))
     faults.merge(of_documents)
@@ -125,6 +125,12 @@ def _resolved(one: Asked, documents: dict[str, Document]) -> Iterator[GoldPassag
             yield GoldPassage(passage.document, 0, 1)  # refused with the question
         else:
             yield passage.within(document)
+
+
+def _in_domain(question: Question, documents: Mapping[str, Document]) -> Question:
+    """The question in the domain of its gold documents, where it names none and they have one in common."""
+    domains = {documents[gold.document].domain for gold in question.gold_passages}
+    return replace(question, domain=domains.pop()) if not question.domain and len(domains) == 1 else question
 
 
 def nothing(reader: Reader, what: str, faults: Faults) -> str:

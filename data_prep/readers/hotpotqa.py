@@ -14,7 +14,7 @@ from typing import Any
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.json_stream import json_items
-from data_prep.readers.reader import Asked, Passage, short
+from data_prep.readers.reader import Asked, Passage, id_text, short
 
 __all__ = ["HotpotQA"]
 
@@ -43,7 +43,11 @@ class HotpotQA:
     def questions(self, faults: Faults) -> Iterator[Asked]:
         """As `Reader.questions`."""
         for place, row in self._rows(faults):
-            question_id, text, answer = row.get("_id", row.get("id")), row.get("question"), row.get("answer", "")
+            question_id, text, answer = (
+                id_text(row.get("_id", row.get("id"))),
+                row.get("question"),
+                row.get("answer", ""),
+            )
             if not isinstance(question_id, str) or not isinstance(text, str) or not isinstance(answer, str):
                 named = f"_id {short(question_id)}, question {short(text)} and answer {short(answer)}"
                 faults.add("questions that cannot be read, left out", place, f"{named} must be texts; correct the item")

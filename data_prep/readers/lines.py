@@ -102,8 +102,10 @@ def csv_rows(path: Source, faults: Faults, delimiter: str = ",") -> Iterator[tup
         except StopIteration:
             return
         except csv.Error as error:
-            remedy = "close the quotation mark, double those inside a cell, or export the file again"
-            faults.add(_NOT_CSV, f"{path}, line {number}", f"{error}; {remedy}")
+            reason = f"{error}; close the quotation mark, double those inside a cell, or export the file again"
+            if "new-line character" in str(error):
+                reason = "a carriage return that ends no line; end lines with LF or CRLF, or export the file again"
+            faults.add(_NOT_CSV, f"{path}, line {number}", reason)
             continue
         if any(cell.strip() for cell in row):
             yield number, row

@@ -185,8 +185,13 @@ class MsMarcoRanking:
                 if len(cells) != 4:
                     reason = f"{len(cells)} cells; query, 0, passage and relevance are expected: correct the line"
                     faults.add("relevance lines that cannot be read, left out", f"{qrels}, line {number}", reason)
-                elif cells[3].lstrip("0.-"):
-                    relevant[cells[0]].append(cells[2])
+                    continue
+                try:
+                    if float(cells[3]) > 0:
+                        relevant[cells[0]].append(cells[2])
+                except ValueError:
+                    reason = f"the relevance {short(cells[3])} is no number; correct it"
+                    faults.add("relevance lines that cannot be read, left out", f"{qrels}, line {number}", reason)
             for number, (query, *texts) in tab_rows(queries, faults, 2):
                 gold = tuple(Passage(passage) for passage in relevant.get(query.strip(), ()))
                 if gold:

@@ -11,7 +11,7 @@ from data_prep.dataset import Document, GoldPassage, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import Source
 
-__all__ = ["Asked", "Passage", "Reader", "short"]
+__all__ = ["Asked", "Passage", "Reader", "id_text", "short"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,15 @@ class Reader(Protocol):
         Raises:
             InputError: As `documents`.
         """
+
+
+def id_text(value: object) -> object:
+    """An id as text: of a whole number its digits; anything else as it is, for the reader to refuse.
+
+    >>> id_text(7), id_text("007"), id_text(True)
+    ('7', '007', True)
+    """
+    return str(value) if type(value) is int else value
 
 
 def short(value: object) -> str:

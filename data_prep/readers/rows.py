@@ -21,7 +21,7 @@ from corag_search.errors import InputError
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import Source, csv_rows, json_lines
-from data_prep.readers.reader import Asked, Passage, short
+from data_prep.readers.reader import Asked, Passage, id_text, short
 
 __all__ = ["FolderOfRows", "Table"]
 
@@ -59,7 +59,7 @@ class FolderOfRows:
             empty = False
             place = f"{path}, line {number}"
             try:
-                yield place, _document(row, _string(row, "id"))
+                yield place, _document(row, _id(row, "id"))
             except InputError as error:
                 faults.add(_BAD_DOCUMENT, place, str(error))
         if empty and not faults.first:
@@ -71,7 +71,7 @@ class FolderOfRows:
         for number, row in _rows(path, faults, self.columns):
             place = f"{path}, line {number}"
             try:
-                yield Asked(_question(row, _string(row, "id")), _gold(row), place)
+                yield Asked(_question(row, _id(row, "id")), _gold(row), place)
             except InputError as error:
                 faults.add(_BAD_QUESTION, place, str(error))
 
@@ -123,7 +123,7 @@ class Table:
         for number, row in _rows(self.path, faults, self.columns):
             place = f"{self.path}, line {number}"
             try:
-                question = _question(row, _string(row, "id", f"{self.name}-{number}"))
+                question = _question(row, _id(row, "id", f"{self.name}-{number}"))
                 gold = _gold({**row, "document": _document_of(row)}) or (Passage(_document_of(row)),)
                 yield Asked(question, gold, place)
             except InputError as error:
@@ -131,11 +131,12 @@ class Table:
 
 
 def _rows(path: Source, faults: Faults, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows under the names that columns have here."""
+    """Rows under the names that columns have here; where a row has a name of its own too, the one given counts."""
     renamed = {theirs: ours for ours, theirs in columns.items()}
     rows = json_lines(path, faults) if path.name.endswith(".jsonl") else _csv_objects(path, faults)
     for number, row in rows:
-        yield number, {renamed.get(name, name): value for name, value in row.items()} if renamed else row
+        own = {name: value for name, value in row.items() if name not in renamed}
+        yield number, own | {renamed[name]: value for name, value in row.items() if name in renamed}
 
 
 def _csv_objects(path: Source, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -168,9 +169,7 @@ def _document(row: Mapping[str, Any], document_id: str) -> Document:
 
 def _document_of(row: Mapping[str, Any]) -> str:
     """The id of a table's text: its own, or one made from the text."""
-    return (
-        _string(row, "document", "") or hashlib.sha256(_string(row, "text").encode(errors="replace")).hexdigest()[:16]
-    )
+    return _id(row, "document", "") or hashlib.sha256(_string(row, "text").encode(errors="replace")).hexdigest()[:16]
 
 
 def _question(row: Mapping[str, Any], question_id: str) -> Question:
@@ -187,14 +186,14 @@ def _question(row: Mapping[str, Any], question_id: str) -> Question:
 def _gold(row: Mapping[str, Any]) -> tuple[Passage, ...]:
     gold = [_passage(one) for one in _list(row, "gold_passages")]
     if row.get("passage") is not None:
-        gold.append(Passage(_string(row, "document"), text=_string(row, "passage")))
+        gold.append(Passage(_id(row, "document"), text=_string(row, "passage")))
     return tuple(gold)
 
 
 def _passage(gold: Any) -> Passage:
     if not isinstance(gold, dict):
         raise InputError(f"gold passage {short(gold)} is no object; write {_GOLD_FORMS}")
-    document = _string(gold, "document")
+    document = _id(gold, "document")
     if "text" in gold:
         text = _string(gold, "text")
         return Passage(document, text=text) if text else Passage(document, 0, 0)  # refused with the question
@@ -207,13 +206,21 @@ def _passage(gold: Any) -> Passage:
 _GOLD_FORMS = '{"document": ID, "text": TEXT} or {"document": ID, "start": N, "end": N}'
 
 
+def _id(row: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    """An id, or a reference to one."""
+    return _text(row, key, id_text(row.get(key)), default, "a string or a whole number")
+
+
 def _string(row: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    value = row.get(key, default)
+    return _text(row, key, row.get(key), default, "a string")
+
+
+def _text(row: Mapping[str, Any], key: str, value: object, default: str | None, wanted: str) -> str:
     if value is None and default is not None:
         return default  # null stands for an optional value left out
     if not isinstance(value, str):
         got = f"got {short(value)}" if key in row else f"the keys are {', '.join(map(repr, row)) or 'none'}"
-        raise InputError(f"{key!r} must be a string, {got}; add it or put it in quotation marks")
+        raise InputError(f"{key!r} must be {wanted}, {got}; add it or put it in quotation marks")
     return value
 
 

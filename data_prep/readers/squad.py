@@ -196,7 +196,7 @@ def _answer(answer: Any, place: str) -> tuple[str, int]:
 
 def _get(value: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
     kinds: Sequence[type] = kind if isinstance(kind, tuple) else (kind,)
-    if not isinstance(value, dict) or not isinstance(value.get(key), tuple(kinds)):
+    if not isinstance(value, dict) or not isinstance(value.get(key), tuple(kinds)) or isinstance(value[key], bool):
         expected = " or ".join(_JSON_NAMES[k] for k in kinds)
         got = f"{key!r} is {type(value[key]).__name__}" if isinstance(value, dict) and key in value else f"no {key!r}"
         raise InputError(f"{where}: {got}; SQuAD layout has {expected} there: correct it, or name another format")

@@ -131,7 +131,9 @@ def noisy_table(table: LabelTable, noisy: list[str]) -> LabelTable:
     swing = np.where(scores["question_id"].isin(noisy), np.where(is_best, 0.3, -0.15), 0.0)
     repeats = [
         scores[["question_id", "order"]].assign(
-            reference="llm", sample=sample, **{m: scores[m] + sign * swing for m in ("rouge1", "rouge2", "rougeL")}
+            reference="llm",
+            sample=sample,
+            **{m: scores[m] + sign * share * swing for m, share in (("rouge1", 1), ("rouge2", 0.5), ("rougeL", 1))},
         )
         for sample, sign in enumerate((1, -1))
     ]

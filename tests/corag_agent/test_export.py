@@ -174,3 +174,27 @@ def test_unusable_checkpoints(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{name} is not one that `corag fit` wrote"):
             export(tmp_path / name, tmp_path / "agent")
     assert not (tmp_path / "agent").exists()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "threshold", "probabilities", "used"),
+    [
+        (
+            0.524,
+            0.31,
+            "calibrated on the validation split (temperature 0.524)",
+            "used where the confidence is below 0.31:",
+        ),
+        (1.0, 2.0, "not calibrated (temperature 1), for want of", "used for every query: at no confidence did the"),
+        (1.0, 0.0, "not calibrated (temperature 1), for want of", "used for no query, since there were no validation"),
+    ],
+)
+def test_the_card_says_what_the_validation_split_showed(
+    checkpoint: Path, tmp_path: Path, temperature: float, threshold: float, probabilities: str, used: str
+) -> None:
+    state = torch.load(checkpoint, weights_only=True)
+    calibration = {"temperature": temperature, "threshold": threshold}
+    torch.save({**state, "calibration": calibration}, tmp_path / "set.ckpt")
+    card = " ".join((export(tmp_path / "set.ckpt", tmp_path / "agent") / "README.md").read_text().split())
+    assert f"The probabilities are {probabilities}" in card
+    assert f"is {used}" in card

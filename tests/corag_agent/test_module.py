@@ -11,6 +11,7 @@ from corag_agent.calibration import ALWAYS, Calibration
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.metrics import METRICS
 from corag_agent.module import ConfigurationAgentModule
+from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
 from data_prep.grid import LabelGrid
 from data_prep.table import LabelTable
@@ -310,6 +311,30 @@ def test_starting_from_a_trained_agent(labels: str, tmp_path: Path) -> None:
             assert torch.equal(rows[3 * at : 3 * at + 3], old_rows[3 * before : 3 * before + 3])
     assert made["reranker_head.weight"].shape == fresh.encoder.reranker_head.weight.shape
     assert not torch.equal(made["reranker_head.weight"][1], old["reranker_head.weight"][1])
+
+
+@pytest.mark.parametrize("heads", ["shared", "per_reranker"])
+def test_starting_on_a_grid_of_other_ranges_predicts_the_same_settings(tmp_path: Path, heads: str) -> None:
+    before = LabelGrid(exploration=(0.0, 2.4), cost_coefficient=(0.1,), iterations=(5, 10))
+    after = LabelGrid(exploration=(0.5, 1.0, 4.5), cost_coefficient=(0.0, 0.3), iterations=(10,))
+    for name, grid in (("old", before), ("new", after)):
+        separable_table(grid=grid).write(tmp_path / f"{name}.parquet")
+    trainer, trained = train(str(tmp_path / "old.parquet"), epochs=1, settings_heads=heads)
+    trainer.save_checkpoint(tmp_path / "old.ckpt")
+    data = LabelDataModule(str(tmp_path / "new.parquet"))
+    started = make_module(data, init_from=str(tmp_path / "old.ckpt"), settings_heads=heads)
+    inputs = torch.randn(5, 8)
+    with torch.no_grad():
+        was, now = (module(inputs).settings.double() for module in (trained, started))
+    # Where the old grid has one value, that was it; a new one is not divided by its range of 0.
+    columns = {name: at for at, name in enumerate(SETTINGS)}
+    wanted = {
+        "exploration": (2.4 * was[..., columns["exploration"]] - 0.5) / 4.0,
+        "cost_coefficient": torch.full((5, 3), 0.1 / 0.3, dtype=torch.float64),
+        "iterations": 5 + 5 * was[..., columns["iterations"]] - 10,
+    }
+    for name, at in columns.items():
+        torch.testing.assert_close(now[..., at], wanted[name], rtol=1e-5, atol=1e-5)
 
 
 def test_starting_from_an_agent_of_other_inputs_is_refused(labels: str, tmp_path: Path) -> None:

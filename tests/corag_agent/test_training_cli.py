@@ -1,4 +1,5 @@
 import csv
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,99 @@ def test_resume_continues_exactly(labels: str, tmp_path: Path) -> None:
     assert resumed.trainer.current_epoch == 4
     for left, right in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("begun", "given", "message"),
+    [
+        (
+            (),
+            ("--model.margin", "0.25"),
+            "model.margin is 0.25, but checkpoint .*last.ckpt was trained with 0.7, which",
+        ),
+        ((), ("--model.margin", "1"), "model.margin is 1.0, .* trained with 0.7"),  # the default, named
+        ((), ("--model.hidden=[16, 8]",), r"model.hidden is \[16, 8\], .* trained with \[512, 256, 128\]"),
+        ((), ("--model.optimizer.lr", "0.1"), "model.optimizer.init_args.lr is 0.1, .* trained with 0.005, which"),
+        (
+            ("--model.scheduler", "StepLR", "--model.scheduler.step_size", "1"),
+            ("--model.scheduler", "StepLR", "--model.scheduler.step_size", "2"),
+            "model.scheduler.init_args.step_size is 2, .* trained with 1, which",
+        ),
+    ],
+)
+def test_an_option_that_the_checkpoint_settles_otherwise_is_refused(
+    labels: str, tmp_path: Path, begun: tuple[str, ...], given: tuple[str, ...], message: str
+) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("model: {margin: 0.7, optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.005}}}\n")
+    run(labels, tmp_path, "--config", str(mine), *begun)
+    (tmp_path / "config.fit.yaml").unlink()
+    with pytest.raises(InputError, match=f"{message}.* --model.init_from .*last.ckpt in place of --ckpt_path") as found:
+        run(labels, tmp_path, "--ckpt_path", "last", "--trainer.max_epochs", "3", *given)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "config.fit.yaml").exists()
+
+
+def test_options_as_the_checkpoint_has_them_or_left_out_are_taken(labels: str, tmp_path: Path) -> None:
+    stepped = ("--model.scheduler", "StepLR", "--model.scheduler.step_size", "1")
+    equal = ("--model.margin", "0.7", "--model.optimizer.lr", "0.005", "--model.hidden", "[512, 256, 128]", *stepped)
+    run(labels, tmp_path, *equal)
+    for epochs, given in (("3", equal), ("4", ())):  # the scheduler has lowered the rate meanwhile
+        resumed = run(labels, tmp_path, "--ckpt_path", "last", "--trainer.max_epochs", epochs, *given)
+        assert resumed.model.hparams["margin"] == 0.7
+    repeated = ("fit", "--config", str(tmp_path / "config.fit.yaml"), "--trainer.max_epochs", "5")
+    assert training_cli([*repeated, "--ckpt_path", "last"]).trainer.current_epoch == 5
+    other = tmp_path / "other.yaml"
+    other.write_text("model: {margin: 0.5}\n")
+    with pytest.raises(InputError, match=r"model.margin is 0.5, .* trained with 0.7"):
+        run(labels, tmp_path, "--ckpt_path", "best", "--config", str(other), subcommand="test")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--model.optimizer.init_args.lr", "-1"), "init_args.lr must be a finite number, at least 0, got -1.0$"),
+        (("--model.optimizer.eps=-1e-8",), "init_args.eps must be a finite number, at least 0, got -1e-08$"),
+        (("--model.optimizer.weight_decay", "-2"), "init_args.weight_decay must be a finite number, .* got -2.0$"),
+        (("--model.optimizer.betas", "[0.9, 1]"), r"init_args.betas must be numbers from 0 to below 1, got \[0.9, 1"),
+        (("--model.optimizer.betas", "[-0.1, 0.9]"), r"init_args.betas must be .* got \[-0.1, 0.9\]$"),
+        (
+            ("--model.optimizer", "SGD", "--model.optimizer.lr", "0.1", "--model.optimizer.momentum", "-0.5"),
+            "init_args.momentum must be a finite number, at least 0, got -0.5$",
+        ),
+        (
+            ("--model.optimizer", "SGD", "--model.optimizer.lr", "0.1", "--model.optimizer.nesterov", "true"),
+            "model.optimizer or model.scheduler refuses its options: Nesterov momentum requires",
+        ),
+    ],
+)
+def test_an_optimizer_that_cannot_be_made_leaves_nothing_behind(
+    labels: str, tmp_path: Path, given: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(labels, tmp_path / "out", *given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", math.nan), ("lr", math.inf), ("eps", math.inf)])
+def test_a_file_may_name_numbers_that_are_none(labels: str, tmp_path: Path, name: str, value: float) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(yaml.safe_dump({"model": {"optimizer": {"init_args": {name: value}}}}))
+    with pytest.raises(InputError, match=f"init_args.{name} must be a finite number, at least 0, got {value}"):
+        run(labels, tmp_path / "out", "--config", str(mine))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_best_checkpoint_is_named_from_where_one_stands(
+    labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    quick = ("--trainer.max_epochs", "1", "--trainer.enable_progress_bar", "false", "--trainer.callbacks", "[]")
+    beside = tmp_path / "beside"
+    for output, told in (("agent", "agent/checkpoints/best.ckpt"), (beside, beside / "checkpoints" / "best.ckpt")):
+        assert main(["fit", "--data.labels", labels, "--output", str(output), *quick]) == 0
+        assert capsys.readouterr().out.split("): ")[1] == f"{told}\n"
 
 
 def test_the_last_checkpoint_is_of_the_last_epoch_and_the_best_is_not(labels: str, tmp_path: Path) -> None:

@@ -84,6 +84,15 @@ def test_the_greatest_may_be_the_best(tmp_path: Path) -> None:
     assert written["data"] == {"seed": options["data.seed"]}
 
 
+@pytest.mark.parametrize(("mode", "values"), [("min", [0.5, 0.25, 0.25]), ("max", [0.5, 0.75, 0.75])])
+def test_of_equal_trials_the_earlier_is_the_best_everywhere(tmp_path: Path, mode: str, values: list[float]) -> None:
+    report = report_of(tmp_path, values, mode=mode)
+    assert [trial.number for trial in report.ranked] == [1, 2, 0]
+    assert report.to_dict(tmp_path)["best"]["trial"] == 1
+    assert report.best_config is not None
+    assert report.best_config["model"]["margin"] == report.values[1]["model.margin"] != report.values[2]["model.margin"]
+
+
 def test_the_pictures(tmp_path: Path) -> None:
     report = report_of(tmp_path, ["margin"] * 12, pruned=2)
     report.write(tmp_path)

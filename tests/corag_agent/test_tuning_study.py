@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.space import SearchSpace
-from corag_agent.tuning.study import SharedStudy, TrialOutcome, best_trial, counted, failures
+from corag_agent.tuning.study import SharedStudy, TrialOutcome, counted, failures, ranked_trials
 from corag_agent.tuning.study_file import FileLock, StudyFile
 from corag_search.errors import InputError
 
@@ -70,8 +70,7 @@ def test_a_study_that_stops_in_between_draws_the_same_trials(file: StudyFile, tm
     work(other)
     assert not {trial["model.margin"] for trial in drawn(other)} & {trial["model.margin"] for trial in drawn(whole)}
     values = [abs(trial["model.margin"] - 0.3) for trial in drawn(parts)]
-    best = best_trial(parts.study)
-    assert best is not None
+    best = ranked_trials(parts.study)[0]
     assert (best.number, best.value) == (values.index(min(values)), min(values))
     assert (best.user_attrs["epochs"], best.user_attrs["best_epoch"]) == (2, 1)
 

@@ -165,3 +165,63 @@ def test_what_is_no_cache_is_refused_and_left_alone(tmp_path):
             AnswerCache(path)
         assert str(path) in str(error.value) and "\n" not in str(error.value)
         assert before == (path.read_bytes() if path.is_file() else None)
+
+
+def test_what_files_cannot_hold_is_mended_before_it_is_given_out(tmp_path):
+    class Odd(Scripted):
+        def generate(self, prompt: str, max_tokens: int) -> Generation:
+            return Generation("\ud83d\ude00 cut \ud83d", 10**23, 5)
+
+    with AnswerCache(tmp_path / "answers.sqlite") as cache:
+        generator = CachedGenerator(Odd(), cache)
+        given = [generator.generate("a", 1), generator.generate("a", 1)]
+        assert given == [Generation("😀 cut \ufffd", 0, 5)] * 2 and generator.hits == 1
+
+
+def test_an_empty_cache_is_removed_but_not_under_others(tmp_path):
+    path = tmp_path / "answers.sqlite"
+    with AnswerCache(path) as ours, AnswerCache(path) as theirs:
+        ours.remove_if_empty()
+        assert path.exists()
+        ours.close()
+        theirs.put("key", Generation("kept", 1, 1))
+    with AnswerCache(path) as cache:
+        cache.remove_if_empty()
+        assert cache.get("key") == Generation("kept", 1, 1) and path.exists()
+    with AnswerCache(tmp_path / "other.sqlite") as cache:
+        cache.remove_if_empty()
+    assert [file.name for file in tmp_path.iterdir()] == ["answers.sqlite"]
+    with AnswerCache(None) as cache:
+        cache.remove_if_empty()
+
+
+def test_a_cache_that_is_removed_while_it_is_opened_is_made_anew(tmp_path, monkeypatch):
+    path = tmp_path / "answers.sqlite"
+    prepare = AnswerCache._prepare
+    removed = []
+
+    def removed_meanwhile(self: AnswerCache) -> None:
+        prepare(self)
+        if not removed:
+            path.unlink()
+            removed.append(path)
+
+    monkeypatch.setattr(AnswerCache, "_prepare", removed_meanwhile)
+    with AnswerCache(path) as cache:
+        cache.put("key", Generation("kept", 1, 1))
+    with AnswerCache(path) as cache:
+        assert removed and cache.get("key") == Generation("kept", 1, 1)
+
+
+def test_errors_of_the_disk_and_of_others_name_the_file(tmp_path):
+    path = tmp_path / "answers.sqlite"
+    with AnswerCache(path) as cache:
+        with pytest.raises(sqlite3.OperationalError, match=r"answer cache .*answers\.sqlite: database or disk is full"):
+            cache._connection.execute("PRAGMA max_page_count = 1")
+            cache.put("key", Generation("x" * 10_000, 1, 1))
+        cache._connection.execute("PRAGMA busy_timeout = 0")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(InputError, match=r"answers\.sqlite is held by another run"):
+            cache.put("key", Generation("y", 1, 1))
+        other.close()

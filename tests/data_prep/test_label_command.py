@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from corag_agent.cli import main
+from corag_search.chunk import Chunk
+from corag_search.embedders.base import Embedder
+from data_prep import corpus
 from data_prep.table import LabelTable
 from tests.corag_search.local_server import Reply, serving
 
@@ -30,7 +36,17 @@ class Endpoint:
 
 
 @pytest.mark.models
-def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_from_its_estimate_to_its_last_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[int] = []
+    embed = corpus._embedded
+
+    def counted(chunks: Sequence[Chunk], embedder: Embedder) -> NDArray[np.float32]:
+        embedded.append(len(chunks))
+        return embed(chunks, embedder)
+
+    monkeypatch.setattr(corpus, "_embedded", counted)
     (tmp_path / "documents.jsonl").write_text(
         "".join(
             json.dumps({"id": topic, "text": f"The {topic} is old. " + f"Much of the {topic} is stone. " * 12}) + "\n"
@@ -66,7 +82,6 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
                 ]
             )
             captured = capsys.readouterr()
-            assert code < 2, captured.err
             errors.append(captured.err)
             return code, captured.out
 
@@ -94,10 +109,19 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
         asked = len(requests)
         code, printed = label("--json")
         assert code == 1 and list(json.loads(printed)["failed"]) == ["glacier"] and len(requests) == asked
+        assert json.loads(printed)["took"]["questions"] == json.loads(printed)["estimate"]["questions"] == 0
 
         endpoint.refused = set()
-        code, printed = label("--retry-failed", "--json")
-        assert code == 0 and json.loads(printed)["failed"] == {} and json.loads(printed)["questions"] == 4
+        code, printed = label("--retry-failed", "--json", *prices)
+        done = json.loads(printed)
+        assert code == 0 and done["failed"] == {} and done["questions"] == 4
+        calls = len(requests) - asked
+        took = {"questions": 1, "llm_calls": calls, "prompt_tokens": 1000 * calls, "answer_tokens": 10 * calls}
+        assert took.items() <= done["took"].items() and done["took"]["price"] == pytest.approx(1.1 * calls)
+        assert done["estimate"].keys() == done["took"].keys() == estimate.keys()
+        per_question = {name: estimate[name] / 3 for name in ("searches", "price")}  # of the probe, which is one of two
+        assert done["estimate"]["questions"] == 1 and done["estimate"]["searches"] == per_question["searches"]
+        assert done["estimate"]["llm_calls"] > 0 and done["estimate"]["price"] > 0.5 * per_question["price"]
 
         asked = len(requests)
         splits = {}
@@ -105,3 +129,15 @@ def test_a_job_from_its_estimate_to_its_last_question(tmp_path: Path, capsys: py
             assert label("--split-by", by)[0] == 0
             splits[by] = set(LabelTable.read(out).questions["split"])
         assert len(splits["document"]) > 1 and len(splits["domain"]) == 1 and len(requests) == asked
+
+        # The corpus was embedded once, and is not for what the ledger refuses.
+        assert len(embedded) == 1
+        for options, differs in ((("--chunk-size", "48"), "chunking"), (("--search.budget", "64"), "search")):
+            code, printed = label(*options)
+            assert (code, printed) == (2, "") and f"belongs to another run ({differs} was " in errors[-1]
+        (tmp_path / "documents.jsonl").open("a").write(json.dumps({"id": "dune", "text": "The dune is new."}) + "\n")
+        assert label()[0] == 2 and "belongs to another run (data was " in errors[-1]
+        assert len(embedded) == 1
+        # Without the ledger there is nothing to go on with: the store follows the data.
+        out.with_name("labels.ledger.jsonl").unlink()
+        assert label()[0] == 0 and embedded[1:] == [embedded[0] + 1]

@@ -134,6 +134,7 @@ def test_prices_that_are_none(price: float) -> None:
     [
         ({"engine": "dask"}, "engine must be one of local, ray, got 'dask'"),
         ({"samples": 0}, "samples must be a whole number, at least 1"),
+        ({"samples": 10**12}, "samples must be at most 1,000, got 1,000,000,000,000"),
         ({"references": ("gold",)}, "references must be llm, human or llm,human"),
         ({"split_by": "question"}, "splits can be by document or by domain, got 'question'"),
         ({"worker_gpus": -1.0}, "worker_gpus must be a number, at least 0"),

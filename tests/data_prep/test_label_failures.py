@@ -11,7 +11,14 @@ from corag_search import InputError
 from corag_search.generators.base import Generation, GeneratorError
 from corag_search.rerankers.base import RerankerError
 from data_prep.engines import LocalEngine
-from data_prep.label_run import PATIENCE, PATIENCE_AT_START, LabelRun, label_questions, ledger_path
+from data_prep.label_run import (
+    PATIENCE,
+    PATIENCE_AT_START,
+    LabelRun,
+    label_questions,
+    ledger_path,
+    probe_questions,
+)
 from data_prep.labelling import Labeller
 from data_prep.ledger import Ledger
 from tests.corag_search.scripted import RandomScores
@@ -144,3 +151,30 @@ def test_a_ledger_keeps_errors_apart_from_records(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"key": "d", "error": 3}\n')
     with pytest.raises(InputError, match="line 8 is damaged"):
         Ledger(path, {})
+
+
+def test_an_estimate_of_a_retry_is_of_the_failed_ones(tmp_path: Path) -> None:
+    out = tmp_path / "l.parquet"
+    run(labeller("w2", "w5"), out)
+    healthy = labeller()
+    engine, questions = LocalEngine(healthy), healthy.dataset.questions
+    assert probe_questions(engine, questions, out, 4)[1] == 0
+    records, left = probe_questions(engine, questions, out, 4, retry_failed=True)
+    assert (len(records), left) == (4, 2) and healthy.generator.calls == 0  # type: ignore[attr-defined]
+    assert probe_questions(engine, questions, out, 5, retry_failed=True)[1] == 1
+
+
+def test_an_empty_ledger_goes_while_it_is_still_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    close = Ledger.close
+    monkeypatch.setattr(Ledger, "close", lambda ledger: (held.append(ledger.path.exists()), close(ledger))[1])
+    with pytest.raises(InputError, match="3 questions failed in a row"):
+        run(labeller("w0", "w1", "w2", count=3), tmp_path / "l.parquet")
+    assert held[0] is False  # else another run could begin it, and lose it
+
+
+def test_more_workers_than_anything_can_count_label_as_one_does(tmp_path: Path) -> None:
+    many, one = tmp_path / "many.parquet", tmp_path / "one.parquet"
+    run(labeller(), many, workers=10**30)
+    run(labeller(), one)
+    assert many.read_bytes() == one.read_bytes()

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from corag_search.errors import InputError
-from data_prep.ledger import Ledger
+from data_prep.ledger import Ledger, check_known
 
 HEADER = {"data": "demo", "grid": [0, 0.1], "chunk_size": 96}
 
@@ -76,6 +76,27 @@ def test_another_header_is_refused_with_the_differences(tmp_path):
     assert "budget was not set, is now 300" in message and "data was" not in message
     assert "another path" in message and "\n" not in message
     Ledger(tmp_path / "l", dict(reversed(HEADER.items()))).close()  # the order of keys says nothing
+
+
+def test_another_run_shows_in_a_part_of_its_header(tmp_path):
+    path = tmp_path / "l.jsonl"
+    check_known(path, {"data": "demo"})  # none yet
+    assert not path.exists()
+    with Ledger(path, HEADER) as ledger:
+        ledger.append("q1", 1)
+        written = path.read_bytes()
+        check_known(path, {"grid": (0, 0.1), "data": "demo"})  # as JSON has it, and while a run writes it
+    with pytest.raises(
+        InputError, match=r"another run \(data was \"demo\", is now \"mine\"; x was not set, is now 1\)"
+    ):
+        check_known(path, {"data": "mine", "chunk_size": 96, "x": 1})
+    assert path.read_bytes() == written
+    for foreign in (b"notes\n", b'{"corag_ledger": 1, "header": 3}\n'):
+        path.write_bytes(foreign)
+        with pytest.raises(InputError, match="is no ledger"):
+            check_known(path, HEADER)
+    path.write_bytes(written[:9])  # killed while the header was written
+    check_known(path, {"data": "mine"})
 
 
 def test_a_torn_record_is_cut_off_at_every_length(tmp_path):
@@ -215,3 +236,20 @@ def test_threads_may_append_at_once(tmp_path):
         list(pool.map(lambda n: ledger.append(f"{n % 4}-{n // 4}", n // 4), range(80)))
     with Ledger(tmp_path / "l", HEADER) as ledger:
         assert len(ledger.done) == 80 and ledger.done["3-19"] == 19
+
+
+def test_a_ledger_that_is_removed_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    path, lock = tmp_path / "l", Ledger._lock_file
+    removed = []
+
+    def removed_meanwhile(self):
+        if not removed:
+            path.unlink()
+            removed.append(path)
+        lock(self)
+
+    monkeypatch.setattr(Ledger, "_lock_file", removed_meanwhile)
+    with Ledger(path, HEADER) as ledger:
+        ledger.append("q", 1)
+    with Ledger(path, HEADER) as ledger:
+        assert removed and ledger.done == {"q": 1}

@@ -57,7 +57,7 @@ def shape(questions: int, samples: int = 4, references: int = 1) -> tuple[int, .
 
 
 def test_pure_noise_leaves_no_honest_gain() -> None:
-    noise = np.random.default_rng(1).normal(0.5, 0.2, shape(400))
+    noise = np.random.default_rng(1).normal(0.5, 0.2, shape(400)).clip(0, 1)
     for gain in oracle_gains(table_of(noise)):
         naive, honest, error = leads(gain)
         assert naive > 0.05 and abs(honest) < 3 * error < 0.5 * naive
@@ -81,8 +81,8 @@ def test_without_noise_all_of_the_gain_is_honest() -> None:
 
 def test_what_can_be_gained_lies_between_honest_and_naive() -> None:
     generator = np.random.default_rng(3)
-    truth = generator.normal(0.5, 0.1, shape(400, samples=1))
-    gain = gains(table_of(truth + generator.normal(0, 0.15, shape(400, samples=6))))[Halves.SAMPLES, Oracle.GRID]
+    truth = generator.normal(0.5, 0.05, shape(400, samples=1))
+    gain = gains(table_of(truth + generator.normal(0, 0.075, shape(400, samples=6))))[Halves.SAMPLES, Oracle.GRID]
     flat = truth[0, 0].reshape(400, -1)
     possible = flat.max(axis=1).mean() - flat.mean(axis=0).max()
     naive, honest, error = leads(gain)
@@ -92,7 +92,7 @@ def test_what_can_be_gained_lies_between_honest_and_naive() -> None:
 
 def test_luck_of_an_answer_is_in_every_reference_but_not_in_other_samples() -> None:
     generator = np.random.default_rng(4)
-    answers = generator.normal(0.5, 0.2, shape(300, samples=2))
+    answers = generator.normal(0.5, 0.2, shape(300, samples=2)).clip(0, 1)
     by = gains(table_of(np.repeat(answers, 2, axis=0)))
     assert set(by) == set(itertools.product(Halves, Oracle))
     naive, honest, _ = leads(by[Halves.REFERENCES, Oracle.GRID])

@@ -235,6 +235,41 @@ def test_a_folder_of_json_lines(tmp_path):
     assert data.notes == ("1 of 3 questions name no gold passage",)
 
 
+def test_whole_numbers_are_ids_and_references_to_documents(tmp_path):
+    asked = [
+        {"id": 0, "question": "Which tower?", "gold_passages": [{"document": 7, "text": "One tower."}]},
+        {"id": "1", "question": "Which river?", "gold_passages": [{"document": "7", "start": 11, "end": 21}]},
+        {"id": 1, "question": "Whose id came before?"},
+    ]
+    document = {"id": 7, "text": "One tower. One river."}
+    data = read_dataset(f"jsonl:{write_jsonl(tmp_path, json.dumps(document), chr(10).join(map(json.dumps, asked)))}")
+    assert [d.id for d in data.documents] == ["7"]
+    assert [(q.id, q.gold_passages[0].document) for q in data.questions] == [("0", "7"), ("1", "7")]
+    assert "two questions have the id '1'" in data.notes[0]
+
+
+def test_a_question_is_of_the_one_domain_of_its_gold_documents(tmp_path):
+    documents = [
+        {"id": d, "text": f"Text {d}.", "domain": domain}
+        for d, domain in (("a", "en"), ("b", "en"), ("c", "de"), ("d", ""))
+    ]
+    gold = {"one": "a", "both": "ab", "two domains": "bc", "none": "d", "partly": "ad", "without gold": ""}
+    asked = [
+        {
+            "id": name,
+            "question": f"What of {name}?",
+            "gold_passages": [{"document": d, "text": f"Text {d}."} for d in ids],
+        }
+        for name, ids in gold.items()
+    ]
+    asked.append({**asked[0], "id": "own", "question": "And its own?", "domain": "mine"})
+    lines = ["\n".join(json.dumps(row) for row in rows) for rows in (documents, asked)]
+    data = read_dataset(f"jsonl:{write_jsonl(tmp_path, *lines)}")
+    assert {q.id: q.domain for q in data.questions} == {
+        "one": "en", "both": "en", "two domains": "", "none": "", "partly": "", "without gold": "", "own": "mine"
+    }  # fmt: skip
+
+
 def test_bom_crlf_blank_lines_and_line_separators_inside_strings(tmp_path):
     line = DOCUMENT.replace("One river.", "One\u2028river.").replace("\n", "\r\n").encode()
     write_jsonl(tmp_path, codecs.BOM_UTF8 + line + b"  \r\n\r\n")
@@ -250,8 +285,14 @@ GOOD = '{"id": "q0", "question": "?"}\n\n'
     [
         ('{"id": "q", "question": "?"', "not valid JSON"),
         ('["q"]', "a list; every line must be a JSON object"),
-        ('{"question": "?"}', "'id' must be a string, the keys are 'question'"),
-        ('{"id": 7, "question": "?"}', "'id' must be a string, got 7"),
+        ('{"question": "?"}', "'id' must be a string or a whole number, the keys are 'question'"),
+        ('{"id": true, "question": "?"}', "'id' must be a string or a whole number, got True"),
+        ('{"id": 7.0, "question": "?"}', "'id' must be a string or a whole number, got 7.0"),
+        ('{"id": null, "question": "?"}', "'id' must be a string or a whole number, got None"),
+        (
+            '{"id": "q", "question": "?", "gold_passages": [{"document": false, "text": "x"}]}',
+            "'document' must be a string or a whole number, got False",
+        ),
         ('{"id": "q", "question": " "}', "question 'q' has no text"),
         ('{"id": "q0", "question": "?"}', "two questions have the id 'q0'"),
         ('{"id": "q", "question": "?", "answers": "yes"}', "'answers' must be a list, got 'yes'"),

@@ -197,18 +197,22 @@ def test_hotpotqa(tmp_path):
             supporting_facts={"title": ["Oslo"], "sent_id": [0]},
         ),
         ["no object"],
+        hotpot(_id=5, question="Is Rome older than it?"),
+        hotpot(_id=5.0),
     ]
     data = read_dataset(f"hotpotqa:{write(tmp_path, dev__json=rows) / 'dev.json'}")
     assert gold(data) == {
         "h1": ["It has a tower.", "Rome is older."],
         "h2": ["Another Rome."],
         "h4": ["Oslo is north."],
+        "5": ["It has a tower.", "Rome is older."],
     }
     assert [d.title for d in data.documents] == ["Paris", "Rome", "Rome", "Oslo"]
     assert data.documents[0].text == "Paris is a city. It has a tower."
     assert data.questions[0].answers == ("Rome",) and data.questions[0].kind == "comparison"
     notes = "\n".join(data.notes)
     assert "gold passages that are not there, left out: 2" in notes and "item 2: supporting fact ['Paris', 9]" in notes
+    assert "item 6: _id 5.0, question" in notes
     assert "items that are no object, left out: 1" in notes and "paragraphs without text" in notes
 
 
@@ -281,11 +285,13 @@ def test_one_table_of_questions_with_their_texts(tmp_path):
         {"question": "What?", "text": "One tower.", "answers": ["Tower", "A tower"], "passage": "tower"},
         {"question": "Where?", "text": "Elsewhere.", "document": "e", "id": "w"},
         {"question": "How?"},
+        {"question": "Whence?", "text": "From there.", "document": 0, "id": 9},
     ]
     write(tmp_path, t__jsonl=rows, t__tsv="question\ttext\tanswer\nWho?\tOne tower.\tOne\nWhat?\tOne tower.\t\n")
     data = read_dataset(f"jsonl:{tmp_path / 't.jsonl'}")
-    assert gold(data) == {"t-1": ["One tower."], "t-2": ["tower"], "w": ["Elsewhere."]}
-    assert [d.text for d in data.documents] == ["One tower.", "Elsewhere."] and data.documents[1].id == "e"
+    assert gold(data) == {"t-1": ["One tower."], "t-2": ["tower"], "w": ["Elsewhere."], "9": ["From there."]}
+    assert [d.text for d in data.documents] == ["One tower.", "Elsewhere.", "From there."]
+    assert [d.id for d in data.documents[1:]] == ["e", "0"]
     assert data.questions[1].answers == ("Tower", "A tower")
     assert "line 4: 'text' must be a string" in "\n".join(data.notes)
     assert gold(read_dataset(f"csv:{tmp_path / 't.tsv'}")) == {"t-2": ["One tower."], "t-3": ["One tower."]}
@@ -339,7 +345,8 @@ def test_a_folder_of_documents(tmp_path):
         guide___ignored__docx="x",
         _hidden__txt="left alone, since it is no hidden file",
         questions__jsonl=[
-            {"id": "q", "question": "How tall?", "gold_passages": [{"document": "d.pdf", "text": "330 metres"}]}
+            {"id": "q", "question": "How tall?", "gold_passages": [{"document": "d.pdf", "text": "330 metres"}]},
+            {"id": "g", "question": "And this?", "gold_passages": [{"document": "guide/b.md", "text": "marked"}]},
         ],
     )
     (tmp_path / ".git").mkdir()
@@ -358,7 +365,8 @@ def test_a_folder_of_documents(tmp_path):
         "guide/c.html": "Height\n\nIt is 330 metres tall.\n\niron\n\npaint",
     }
     assert [(d.title, d.domain) for d in data.documents][-2:] == [("The guide", "guide"), ("The tower", "guide")]
-    assert gold(data) == {"q": ["330 metres"]}
+    assert gold(data) == {"q": ["330 metres"], "g": ["marked"]}
+    assert [q.domain for q in data.questions] == ["", "guide"]
     notes = "\n".join(data.notes)
     assert "files that cannot be read, left out: 1" in notes and "e.pdf: no readable PDF" in notes
     assert "lines that are not UTF-8, left out: 1" in notes and "f.txt, line 2: byte 0xff" in notes

@@ -1,6 +1,7 @@
 """Damaged files of every format: a data set with notes, or one line that names the file; never another error."""
 
 import json
+import os
 import re
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag_search.errors import InputError
-from data_prep.readers import ReaderOptions, json_stream, read_dataset
+from data_prep.readers import FORMATS, ReaderOptions, iterate_documents, json_stream, read_dataset
 from tests.data_prep.test_readers_formats import HEAD, PASSAGES, as_columns, hotpot, marco_rows, pdf, write
 
 SQUAD = {
@@ -195,3 +196,58 @@ def test_the_first_fault_is_refused_when_strict(tmp_path):
     assert "documents.jsonl, line 3: not valid JSON" in data.notes[1]
     with pytest.raises(InputError, match=r"documents\.jsonl, line 2: byte 0xff"):
         read(ReaderOptions(strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if form.takes_path])
+@pytest.mark.parametrize("path", ["x" * 300, "a\0b", "~nosuchuserhere/x", "loop", "\udcff"])
+def test_paths_that_no_system_has(name, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    for read in (read_dataset, lambda source: list(iterate_documents(source))):
+        with pytest.raises(InputError) as error:
+            read(f"{name}:{path}")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("special", ["folder", "loop", "closed"])
+@pytest.mark.parametrize("source", SETS)
+def test_what_is_no_file_in_the_place_of_one(source, special, tmp_path):
+    if special == "closed" and os.geteuid() == 0:
+        pytest.skip("root may read every file")
+    for number, name in enumerate(SETS[source]):
+        folder = write(tmp_path / str(number), **SETS[source])
+        file = folder / name.replace("___", "/").replace("__", ".")
+        if special == "closed":
+            file.chmod(0)
+        else:
+            file.unlink()
+            file.mkdir() if special == "folder" else file.symlink_to(file)
+        check(source, folder, strict=False)
+        check(source, folder, strict=True)
+
+
+@pytest.mark.parametrize("relevance", ["-1", "0", "0.0", "nan", "much", "0x1"])
+def test_relevance_that_is_not_above_zero(relevance, tmp_path):
+    files = SETS["msmarco-ranking:FOLDER"] | {"qrels__a__tsv": f"9\t0\t0\t{relevance}\n9\t0\t1\t1\n"}
+    data = read_dataset(f"msmarco-ranking:{write(tmp_path, **files)}")
+    assert [gold.document for gold in data.questions[0].gold_passages] == ["1"]
+    noted = f"qrels.a.tsv, line 1: the relevance '{relevance}' is no number" in "\n".join(data.notes)
+    assert noted == (relevance in ("much", "0x1"))
+
+
+@pytest.mark.parametrize("order", ["Frage,question", "question,Frage"])
+def test_a_named_column_counts_before_one_that_has_the_name_itself(order, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{order},text\n{order},A text.\n")
+    data = read_dataset(f"csv:{tmp_path / 't.csv'}", ReaderOptions(columns={"question": "Frage"}))
+    assert [question.text for question in data.questions] == ["Frage"]
+
+
+def test_true_is_no_number_and_a_carriage_return_ends_no_line(tmp_path):
+    for path, value in ((("answers", 0, "answer_start"), True), (("id",), True)):
+        changed = replaced(SQUAD, ("data", 0, "paragraphs", 0, "qas", 0, *path), value)
+        write(tmp_path, a__json=changed)
+        with pytest.raises(InputError, match=rf"{path[-1]}' is bool; SQuAD layout has"):
+            read_dataset(f"squad:{tmp_path / 'a.json'}")
+    (tmp_path / "t.csv").write_bytes(b"question,text\rq,t\r")
+    with pytest.raises(InputError, match="line 1: a carriage return that ends no line; end lines with LF or CRLF"):
+        read_dataset(f"csv:{tmp_path / 't.csv'}")

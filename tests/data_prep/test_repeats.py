@@ -91,6 +91,8 @@ def changed(column: str, value: Any, sample: int = 1) -> Callable[[pd.DataFrame]
     ("change", "message"),
     [
         (changed("rougeL", np.inf), "finite"),
+        (changed("rougeL", 1.5), r"repeats: rougeL must be in .0, 1., got 1.5 for question 'q2', reference 'llm'; "),
+        (changed("rouge2", -0.1), r"repeats: rouge2 must be in .0, 1., got -0.1 for question 'q2'"),
         (changed("rougeL", np.nan), "rougeL of question 'q2' is missing"),
         (changed("sample", 0), "repeated row"),
         (changed("reference", "human"), "a score for each of at least 2"),

@@ -64,7 +64,7 @@ def test_new_references_cost_no_search_and_no_answer(
         assert code == 0 and "rerankers names only" not in errors
         assert label(start, "--references", "llm,human")[0] == 0
         asked = len(requests)
-        for name in ("load_embedder", "load_reranker", "build_store"):
+        for name in ("load_embedder", "load_reranker", "kept_store"):
             monkeypatch.setattr(f"data_prep.label_job.{name}", refuse)
         monkeypatch.setattr("data_prep.labelling.search_policy_trees", refuse)
 

@@ -1,5 +1,8 @@
 """ROUGE: by hand, equal to the library where letters are Latin, and sensible everywhere else."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,6 +17,12 @@ TOKENIZE = UnicodeTokenizer().tokenize
 
 def library(reference: str, answer: str) -> tuple[float, ...]:
     return tuple(score.fmeasure for score in LIBRARY.score(reference, answer).values())
+
+
+def test_scoring_leaves_pythons_logging_as_it_is():
+    code = "import logging, data_prep.rouge as r; r.rouge_scores('a b', 'b'); print(logging.root.handlers)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (printed.stdout, printed.stderr) == ("[]\n", "")
 
 
 def test_by_hand():

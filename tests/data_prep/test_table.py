@@ -175,6 +175,14 @@ def without_question_a(frame: pd.DataFrame) -> pd.DataFrame:
             "rougeL of question 'a' is missing",
         ),
         ("scores", lambda f: f.assign(value=np.inf), "value must be a finite number, got inf"),
+        ("scores", lambda f: f.assign(value=-0.1), r"value must be in \[0, 1\], got -0.1 for question 'b'"),
+        (
+            "scores",
+            lambda f: f.assign(rouge1=f["rouge1"].where(f["question_id"] == "b", 150 * f["rouge1"])),
+            "rouge1 must be .*, got 75.0 for question 'a', reranker 'zeta'; correct it, divide percent by 100, or",
+        ),
+        ("scores", lambda f: f.assign(rougeL=1.5), r"scores: rougeL must be in \[0, 1\], got 1.5 for question 'b'"),
+        ("scores", lambda f: f.assign(prompt_tokens=-1), "prompt_tokens must be at least 0, got -1 for question 'b'"),
         ("scores", without_question_a, "1 question.s. without scores, the first is 'a'"),
         ("questions", without_question_a, "question_id 'a' is not among the questions"),
         ("scores", drop_row, "1 row.s. are missing, .* 'b', reranker 'zeta', exploration 1, .* iterations 5"),
@@ -192,6 +200,33 @@ def test_unusable_frames(part: str, change: Any, message: str) -> None:
     frame = {"scores": scores_frame, "questions": questions_frame}[part]()
     with pytest.raises(InputError, match=message):
         make_table(**{part: change(frame)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": 1.1}, r"rivals: value must be in \[0, 1\], got 1.1 for question 'a', .* method 'naive_rag'"),
+        ({"rouge2": -0.5}, r"rivals: rouge2 must be in \[0, 1\], got -0.5"),
+        ({"prompt_tokens": -3}, "rivals: prompt_tokens must be at least 0, got -3"),
+    ],
+)
+def test_rivals_outside_their_range(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_table(rivals=rivals_frame().assign(**change))
+
+
+def test_a_table_in_percent_is_refused_on_reading_with_file_question_and_remedy(path: Path) -> None:
+    rows = pq.read_table(path)
+    percent = pa.array(100 * rows["rougeL"].to_numpy())
+    pq.write_table(rows.set_column(rows.column_names.index("rougeL"), "rougeL", percent), path)
+    with pytest.raises(InputError) as error:
+        LabelTable.read(path)
+    first = "rougeL must be in [0, 1], got 50.0 for question 'a', reranker 'zeta'"
+    assert str(error.value) == f"label table {path}: scores: {first}; correct it, divide percent by 100, or label again"
+
+
+def test_scores_may_be_rounded_up() -> None:
+    assert len(make_table(scores=scores_frame().assign(value=np.float32(1.0000001), rougeL=-1e-9))) == 2
 
 
 @pytest.mark.parametrize(

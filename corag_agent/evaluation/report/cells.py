@@ -24,8 +24,7 @@ OFF_NOTE = f"{OFF} The agent's labels were made with another chunk size, budget 
 
 def groups_of(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
     """Parts of a frame with equal values in these columns, in the order in which they come."""
-    for key, part in frame.groupby(list(names), sort=False):
-        yield (key if isinstance(key, tuple) else (key,)), part
+    yield from frame.groupby(list(names), sort=False)
 
 
 def in_method_order(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from corag_agent.evaluation.report.wording import AGENT, NAIVE, TREE, UPPER, number, percent, signed_percent
 
 TIMES = ("seconds_search", "seconds")
+_PAPERS, _OURS = "The paper's claim (arXiv:2411.00744)", "This project's target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Claim:
         share: Whether the ratio is shown as a share, and not as a difference.
         paired: Whether the tree search is compared with the baseline of the same reranker, over all rerankers.
         methods: Whose claim it is.
+        of_paper: Whether the paper claims it, of its own data and language models; else the target is this project's.
         chunks: Size of the store that the target is about; None for that of the questions' own documents.
     """
 
@@ -37,6 +39,7 @@ class Claim:
     share: bool = False
     paired: bool = False
     methods: tuple[str, ...] = (TREE, AGENT)
+    of_paper: bool = False
     chunks: int | None = None
 
     @property
@@ -47,6 +50,11 @@ class Claim:
             return f"{bound} {number(100 * self.threshold, 0)} %"
         return "above 0" if self.threshold == 1 else f"{bound} +{number(100 * self.threshold - 100, 0)} %"
 
+    @property
+    def whose_target(self) -> str:
+        """The target with whose it is, to begin a sentence."""
+        return f"{_PAPERS if self.of_paper else _OURS}: {self.target}"
+
     def shown(self, ratio: float) -> str:
         """A ratio as this claim shows it."""
         return percent(ratio) if self.share else signed_percent(ratio - 1)
@@ -56,7 +64,7 @@ class Claim:
 _MATCHED, _CLIMB = "NaiveRAG at the same tokens", "the greedy climb"
 _ROUGE = "Its ROUGE-L is {value} {more} that of {rival}: {own} against {other}."
 CLAIMS = (
-    Claim(NAIVE, "rougeL", "NaiveRAG", "ROUGE-L against NaiveRAG", _ROUGE, 1.3),
+    Claim(NAIVE, "rougeL", "NaiveRAG", "ROUGE-L against NaiveRAG", _ROUGE, 1.3, of_paper=True),
     Claim(
         NAIVE,
         "prompt_tokens",
@@ -81,6 +89,7 @@ CLAIMS = (
         _ROUGE,
         1,
         methods=(AGENT,),
+        of_paper=True,
     ),
     Claim(
         UPPER,
@@ -113,6 +122,7 @@ CLAIMS = (
         share=True,
         paired=True,
         methods=(TREE,),  # the agent has no reranker of its own
+        of_paper=True,
     ),
     Claim(
         NAIVE,
@@ -123,6 +133,7 @@ CLAIMS = (
         1.1,
         rising=False,
         paired=True,
+        of_paper=True,
         chunks=100_000,
     ),
 )

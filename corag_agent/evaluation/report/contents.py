@@ -57,10 +57,11 @@ def contents_of(run: EvaluationRun, resamples: int = RESAMPLES) -> Contents:
         resamples: Of the intervals.
 
     Raises:
-        InputError: The run has no records.
+        InputError: The run has no records and no structure.
     """
-    if run.succeeded.empty and len(run):
-        return Contents((), tuple(filter(None, [_failures_section(run)])), _facts(run))
+    if run.succeeded.empty and (len(run) or run.structure is not None):
+        alone = (structure_section(structure_table(run, resamples=resamples)), _failures_section(run))
+        return Contents((), tuple(filter(None, alone)), _facts(run))
     # Made-up chunks are there to see how time grows, and for nothing else.
     larger = set().union(*larger_stores(run).values())
     main = run.of_datasets(set(run.records["dataset"]) - larger) if larger else run
@@ -107,13 +108,13 @@ def _fixed(table: pd.DataFrame) -> pd.DataFrame:
 
 def _facts(run: EvaluationRun) -> dict[str, str]:
     records = run.records
-    sizes = records.groupby("dataset")["question_id"].nunique()
+    sizes = run.asked.groupby("dataset")["question_id"].nunique()
     failed = int((records["error"] != "").sum())
     facts = {
         "data": ", ".join(f"{dataset} ({counted(int(size), 'question')})" for dataset, size in sizes.items()),
         "methods": f"{records['method'].nunique()}",
-        "chunk sizes": ", ".join(map(str, sorted(records["chunk_size"].unique()))),
-        "budgets": ", ".join(map(str, sorted(records["budget"].unique()))),
+        "chunk sizes": ", ".join(map(str, sorted(run.asked["chunk_size"].unique()))),
+        "budgets": ", ".join(map(str, sorted(run.asked["budget"].unique()))),
         "records": f"{len(records):,}",
     }
     return facts | ({"failed": f"{failed:,}"} if failed else {})

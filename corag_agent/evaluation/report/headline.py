@@ -8,7 +8,7 @@ from html import escape
 from corag_agent.evaluation.best_of_half import BEST
 from corag_agent.evaluation.report.cells import BEST_NOTE, OFF, OFF_NOTE
 from corag_agent.evaluation.report.claims import CLAIMS
-from corag_agent.evaluation.report.figures import Figure
+from corag_agent.evaluation.report.figures import ENOUGH_QUESTIONS, Figure
 from corag_agent.evaluation.report.plots import Measured, interval_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, legend_of
@@ -27,11 +27,13 @@ def headline_table(figures: Sequence[Figure]) -> ReportTable:
                 name += f", against {_fixed(figure)}" if figure.reranker else ""
                 result = figure.shown + ("" if figure.on_distribution else OFF)
                 cells = (name, result, figure.interval, figure.verdict, figure.sentence(), figure.measured_on)
-                rows.append(Row(cells, f"{claim.title}. Target: {claim.target}."))
+                rows.append(Row(cells, f"{claim.title}. {claim.whose_target}."))
     caption = "Headline figures, with 95 % paired bootstrap intervals"
     note = (
         "Met or missed: the whole interval lies on that side of the target; on average: the mean does, the interval "
-        f"reaches across. {BEST_NOTE}"
+        f"reaches across. Of fewer than {ENOUGH_QUESTIONS} questions neither is said, since so few give intervals "
+        "that are too narrow. What the paper claims, it claims of its own data and language models; the other targets "
+        f"are this project's. {BEST_NOTE}"
     )
     if not all(figure.on_distribution for figure in figures):
         note += f" {OFF_NOTE}"
@@ -85,19 +87,31 @@ def verdict_sentence(figures: Sequence[Figure]) -> str:
         return (
             "Neither tree search nor NaiveRAG was compared at one setting in this run, so there is no headline figure."
         )
+    told = _told(gains, leading)
+    if tokens:
+        low, high = (number(100 * choose(figure.ratio for figure in tokens), 0) for choose in (min, max))
+        spent = f"spends {low if low == high else f'{low} to {high}'} % of its tokens"
+        told += f"; it {spent}" if any(figure.few for figure in gains) else f", and {spent}"
+    return told + "."
+
+
+def _told(gains: Sequence[Figure], leading: str) -> str:
+    """On how many data sets the leading method is better than NaiveRAG, and so on; `gains` are its figures."""
+    few = sum(figure.few for figure in gains)
+    sets = counted(len(gains), "data set")
+    too_few = f"too few questions to tell (fewer than {ENOUGH_QUESTIONS})"
+    if few == len(gains):
+        return f"By ROUGE-L, there are {too_few} whether {method_name(leading)} is better than NaiveRAG on {sets}"
     counts = {
         "better than": sum(figure.differs and figure.ratio > 1 for figure in gains),
         "worse than": sum(figure.differs and figure.ratio < 1 for figure in gains),
-        "not told apart from": sum(not figure.differs for figure in gains),
+        "not told apart from": sum(not figure.few and not figure.differs for figure in gains),
     }
     (first, count), *others = [(words, count) for words, count in counts.items() if count]
-    parts = [f"{first} NaiveRAG on {count} of {counted(len(gains), 'data set')}"]
+    parts = [f"{first} NaiveRAG on {count} of {sets}"]
     parts += [f"{words} it on {count}" for words, count in others]
-    sentence = f"By ROUGE-L, {method_name(leading)} is {', '.join(parts)}"
-    if tokens:
-        low, high = (number(100 * choose(figure.ratio for figure in tokens), 0) for choose in (min, max))
-        sentence += f", and spends {low if low == high else f'{low} to {high}'} % of its tokens"
-    return sentence + "."
+    told = f"By ROUGE-L, {method_name(leading)} is {', '.join(parts)}"
+    return f"{told}; on {few} there are {too_few}" if few else told
 
 
 def tiles_html(figures: Sequence[Figure]) -> str:
@@ -118,11 +132,13 @@ def _tiles(figures: Sequence[Figure], leading: str) -> Iterator[str]:
             continue
         kind = "better" if gain.differs and gain.ratio > 1 else "worse" if gain.differs else "open"
         word = {"better": "better", "worse": "worse", "open": "not told apart"}[kind]
+        word = "too few questions to tell" if gain.few else word
         time = found.get((leading, "seconds"))
         other = found.get((TREE, "rougeL")) if leading == AGENT else None
         details = [
             f"ROUGE-L against NaiveRAG: <b>{word}</b>",
-            f"95 %: {gain.interval}; target {gain.claim.target}: {gain.verdict}",
+            f"95 %: {gain.interval}",
+            f"{gain.claim.whose_target}; {gain.verdict}",
             f"<b>{tokens.shown}</b> of the tokens{_ends(tokens)}" if tokens else "",
             f"<b>{time.shown}</b> time for a question{_ends(time)}{_among(time)}" if time else "",
         ]

@@ -24,10 +24,8 @@ class Settings:
             measured: Only those whose time was measured.
             halvings: For the best rerankers.
         """
-        rows = run.succeeded
+        rows = run.timed if measured else run.succeeded
         rows = rows[(rows["dataset"] == dataset) & (rows["variant"] == "")]
-        if measured:
-            rows = rows[rows["seconds_search"].notna() & rows["seconds_generate"].notna()]
         rows = rows.assign(seconds=rows[list(SECONDS)].sum(axis=1))
         rows["place"] = rows["run"].map(experiments(run).index)
         self._bare = [part for _, part in rows.groupby(["place", "chunk_size", "budget"])]

@@ -44,7 +44,7 @@ def report_page(run: EvaluationRun, questions: int | None = None, contents: Cont
     links = [("headline", "Headline"), *sections, ("questions", "Questions"), ("configuration", "Configuration")]
     figures = contents.figures
     return Template(_part("page.html")).substitute(
-        title=escape(f"corag evaluation · {', '.join(sorted(run.records['dataset'].unique()))}"),
+        title=escape(f"corag evaluation · {', '.join(sorted(run.asked['dataset'].unique()))}"),
         style=_part("page.css"),
         verdict=escape(verdict_sentence(figures)),
         facts="".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in contents.facts.items()),

@@ -28,8 +28,8 @@ def larger_stores(run: EvaluationRun) -> dict[str, set[str]]:
 
 def timed_families(run: EvaluationRun) -> Iterator[tuple[list[str], str, pd.DataFrame]]:
     """Families of which several were timed, where, and the records of it with `chunks`, `before` and `total`."""
-    rows = run.succeeded
-    rows = rows[rows["seconds_search"].notna() & rows["seconds_generate"].notna() & (rows["variant"] == "")]
+    rows = run.timed
+    rows = rows[rows["variant"] == ""]
     total = rows[list(SECONDS)].sum(axis=1)
     rows = rows.assign(total=total, before=total - rows["seconds_generate"])
     for family in _families(run):

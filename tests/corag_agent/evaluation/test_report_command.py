@@ -41,6 +41,14 @@ def test_page_and_markdown(here: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "## Headline" in Path("r.md").read_text(encoding="utf-8")
 
 
+def test_sizes_in_kilobytes_below_a_megabyte(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report("--markdown", "r.md") == 0
+    size = Path("r.md").stat().st_size
+    assert capsys.readouterr().out == f"r.md ({-(-size // 1000)} kB)\n" and 1000 < size < 1_000_000
+    told = corag_agent.commands.report._told
+    assert [told(size) for size in (1, 1000, 1001, 999_999, 1_000_000)] == ["1 kB", "1 kB", "2 kB", "1000 kB", "1.0 MB"]
+
+
 def test_fewer_questions_and_some_splits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report("--out", "r.html", "--questions", "2") == 0
     assert "2 of 6 questions" in Path("r.html").read_text(encoding="utf-8")
@@ -69,6 +77,29 @@ def test_a_published_run_has_no_texts(here: Path, capsys: pytest.CaptureFixture[
     Path("ev/answers.parquet").unlink()  # that one alone is a loss
     assert report("--out", "r.html") == 2
     assert "answers.parquet does not exist" in capsys.readouterr().err
+
+
+def test_structure_without_records_is_reported(
+    here: Path, made: EvaluationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"pairs": 20, "additive": 5, "worse_than_best": 4, "order_matters": 10, "best_chunks": 2}
+    key = {"run": "structure", "reranker": "bm25", "chunk_size": 96, "budget": 300, "candidates": 5}
+    asked = made.questions[["dataset", "question_id"]].assign(**key, **counts, best_is_largest=False)
+    parts = (made.records[:0], made.questions, made.answers[:0], made.chunks[:0])
+    EvaluationRun(*parts, made.settings, asked).write("ev")
+    assert report("--markdown", "r.md", "--out", "r.html", "--splits", "test") == 0
+    text, page = (Path(name).read_text(encoding="utf-8") for name in ("r.md", "r.html"))
+    assert "data: d (4 questions); methods: 0; chunk sizes: 96; budgets: 300; records: 0" in text
+    assert "| bm25 | 4 | 75.0 % | 20.0 % | 50.0 % |" in text
+    assert "corag evaluation · d" in page and "Rerankers as judges" in page
+    for part in ("questions", "answers", "chunks"):  # published without its texts
+        Path(f"ev/{part}.parquet").unlink()
+    assert report("--markdown", "bare.md", "--out", "bare.html") == 0
+    assert "d (6 questions)" in Path("bare.md").read_text(encoding="utf-8")
+    assert "corag evaluation · d" in Path("bare.html").read_text(encoding="utf-8")
+    EvaluationRun(*parts, made.settings).write("ev")
+    assert report("--out", "none.html") == 2
+    assert "ev has no records; run `corag evaluate` first" in capsys.readouterr().err
 
 
 def test_a_large_page_is_warned_of(

@@ -19,7 +19,7 @@ from corag_agent.evaluation.summary import (
     method_table,
     structure_table,
 )
-from corag_agent.evaluation.summary_text import json_tables, printed_tables, structure_text
+from corag_agent.evaluation.summary_text import json_tables, printed_tables, structure_text, tables_of
 from corag_search import InputError
 
 QUESTIONS = [f"q{i}" for i in range(24)]
@@ -257,12 +257,13 @@ def test_unknown_names_are_refused() -> None:
 
 def test_tables_are_printed_and_plain() -> None:
     run = run_of(noisy())
-    means, compared = printed_tables(run, "main", "naive_rag", resamples=100)
+    found = tables_of(run, "main", "naive_rag", resamples=100)
+    means, compared = printed_tables(found, "main", "naive_rag")
     assert "main: means" in means and "best" in means and "gold" in means
     assert "main: ROUGE-L against naive_rag, with 95 % intervals" in compared and "agent" in compared
-    tables = json_tables(run, "main", "naive_rag", resamples=100)
+    tables = json_tables(found)
     assert {row["method"] for row in tables["differences"]} == {"tree", "agent"} and tables["latency"] == []
-    assert not printed_tables(run, "main", "none", resamples=100)[
+    assert not printed_tables(tables_of(run, "main", "none", resamples=100), "main", "none")[
         1:
     ]  # without the baseline there is nothing to compare with
     assert all(len(line) <= 130 for text in (means, compared) for line in text.splitlines())
