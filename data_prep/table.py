@@ -128,12 +128,7 @@ class LabelTable:
             for part in ("scores", *OPTIONAL, "questions"):
                 if (frame := getattr(self, part)) is not None:
                     partial = files.enter_context(replacing_file(file_of(path, part)))
-                    try:
-                        write_part(frame, part, self.fingerprint, partial)
-                    except OSError as error:
-                        if error.errno is not None:
-                            error.filename = str(file_of(path, part))  # which the library that writes leaves out
-                        raise
+                    write_part(frame, part, self.fingerprint, partial)
         for part in OPTIONAL:
             if getattr(self, part) is None:
                 file_of(path, part).unlink(missing_ok=True)  # an earlier table's are not this one's
