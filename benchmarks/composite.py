@@ -5,14 +5,15 @@
     python benchmarks/composite.py runs/composite
 
 Only questions of the test split are shown. Its rivals are the tree search with each of its parts at the same λ, and
-what is best without it: the part and λ that are best on the train and validation questions of the run.
+what is best without it on the train and validation questions of the run: a part with its λ, NaiveRAG's and the best
+single chunk's reranker.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +22,8 @@ from corag_agent.card import markdown_table
 from corag_agent.evaluation.intervals import paired_bootstrap
 from corag_agent.evaluation.records import EvaluationRun
 
-COMPOSITE, PRICE = "composite", "cost_coefficient"
-HEAD = ("data", "questions", "λ", "composite", "rival", "rival's ROUGE-L", "composite above it by")
+COMPOSITE, PRICE, TREE = "composite", "cost_coefficient", "tree"
+RIVALS = ("naive_rag", "best_single")
 
 
 def main() -> None:
@@ -34,36 +35,45 @@ def main() -> None:
     records = run.succeeded.merge(run.questions[[*key, "split"]], on=key)
     prices = [json.loads(settings).get(PRICE) for settings in records["settings"]]
     records = records.assign(price=prices, question=records["dataset"] + "/" + records["question_id"])
-    tree = records[records["method"] == "tree"]
-    rows = [row for name, own in _parts(tree) for row in _compared(name, own)]
-    print(markdown_table(HEAD, rows))
+    parts = sorted(set(records["reranker"]) - {COMPOSITE})
+    head = (
+        "data (questions)",
+        "λ",
+        COMPOSITE,
+        *(f"less {part}'s, same λ" for part in parts),
+        "less the best without it",
+    )
+    rows = [row for name, own in _by_data(records) for row in _compared(name, own, parts)]
+    others = ("less the best without it", *(f"less {rival}'s" for rival in RIVALS))
+    print(markdown_table(("data (questions)", "λ", COMPOSITE, *same, *others), rows))
 
 
-def _parts(tree: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    yield from ((str(name), own) for name, own in tree.groupby("dataset", sort=False))
-    yield "all", tree
+def _by_data(records: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    yield from ((str(name), own) for name, own in records.groupby("dataset", sort=False))
+    yield "all", records
 
 
-def _compared(name: str, tree: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    seen = tree[(tree["split"] != "test") & (tree["reranker"] != COMPOSITE)]
-    best = seen.groupby(["reranker", "price"])["rougeL"].mean().idxmax()
-    unseen = tree[tree["split"] == "test"].set_index("question")
-    ways = dict(iter(unseen.groupby(["reranker", "price"])))
-    for (reranker, price), own in ways.items():
-        if reranker != COMPOSITE:
-            continue
-        rivals = [(f"{part}, same λ", way) for (part, at), way in ways.items() if at == price and part != COMPOSITE]
-        for rival, other in [*rivals, (f"best on the others: {best[0]}, λ {best[1]:g}", ways[best])]:
-            yield name, str(len(own)), f"{price:g}", _shown(own), rival, _shown(other), _difference(own, other)
+def _compared(name: str, records: pd.DataFrame, parts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    means = records[(records["split"] != "test") & records["reranker"].isin(parts)]
+    best = means.groupby(["method", "reranker", "price"])["rougeL"].mean()
+    unseen = records[records["split"] == "test"].set_index("question")
+    ways = dict(iter(unseen.groupby(["method", "reranker", "price"])))
+    for price in sorted(set(records["price"])):
+        own = ways[TREE, COMPOSITE, price]
+        same = [_less(own, ways[TREE, part, price]) for part in parts]
+        chosen = [best.xs(method, drop_level=False).idxmax() for method in (TREE, *RIVALS)]
+        others = [f"{_less(own, ways[way])} {way[1]}" for way in chosen]
+        others[0] += f", λ {chosen[0][2]:g}"
+        yield f"{name} ({len(own)})", f"{price:g}", _shown(own), *same, *others
 
 
 def _shown(way: pd.DataFrame) -> str:
     return f"{way['rougeL'].mean():.3f} ({way['prompt_tokens'].mean():.0f})"
 
 
-def _difference(own: pd.DataFrame, other: pd.DataFrame) -> str:
-    difference = paired_bootstrap(own["rougeL"].to_numpy(), other.loc[own.index, "rougeL"].to_numpy())
-    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+def _less(own: pd.DataFrame, other: pd.DataFrame) -> str:
+    found = paired_bootstrap(own["rougeL"].to_numpy(), other.loc[own.index, "rougeL"].to_numpy())
+    return f"{other['rougeL'].mean():.3f}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 if __name__ == "__main__":
