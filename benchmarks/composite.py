@@ -36,13 +36,7 @@ def main() -> None:
     prices = [json.loads(settings).get(PRICE) for settings in records["settings"]]
     records = records.assign(price=prices, question=records["dataset"] + "/" + records["question_id"])
     parts = sorted(set(records["reranker"]) - {COMPOSITE})
-    head = (
-        "data (questions)",
-        "λ",
-        COMPOSITE,
-        *(f"less {part}'s, same λ" for part in parts),
-        "less the best without it",
-    )
+    same = (f"less {part}'s, same λ" for part in parts)
     rows = [row for name, own in _by_data(records) for row in _compared(name, own, parts)]
     others = ("less the best without it", *(f"less {rival}'s" for rival in RIVALS))
     print(markdown_table(("data (questions)", "λ", COMPOSITE, *same, *others), rows))
