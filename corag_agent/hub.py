@@ -6,6 +6,7 @@ from pathlib import Path
 
 from corag_search.agent import ConfigurationAgent
 from corag_search.agent_format import AGENT
+from corag_search.endpoint import without_key
 from corag_search.errors import InputError
 from corag_search.hub import hub_reason
 from corag_search.packaged import require
@@ -52,8 +53,6 @@ def push_to_hub(
             delete_patterns=list(AGENT.further),  # an earlier export's, of other weights
         )
     except Exception as error:  # of the HTTP library or of the hub's rules
-        reason = hub_reason(error)
-        if token:
-            reason = reason.replace(token, "…")
+        reason = without_key(hub_reason(error), token)
         raise InputError(f"{repo_id} cannot be pushed to the hub: {reason}") from None
     return str(commit.commit_url)

@@ -53,15 +53,16 @@ def replacing_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    with _named(target):
+        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=".partial", dir=target.parent)
     os.close(handle)
     partial = Path(name)
     try:
-        with _named(target, partial):
+        with _named(target):
             yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.chmod(0o644)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.chmod(0o644)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -80,11 +81,12 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
     check_replaceable(path, kind)
     target = _behind_links(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+    with _named(target):
+        partial = Path(tempfile.mkdtemp(prefix=_prefix(target), suffix=".partial", dir=target.parent))
     try:
-        with _named(target, partial):
+        with _named(target):
             yield partial
-        partial.chmod(0o755)
+            partial.chmod(0o755)
         if not target.exists():
             partial.rename(target)
             return
@@ -103,14 +105,20 @@ def replacing_directory(path: str | os.PathLike[str], kind: DirectoryFormat) -> 
 
 
 @contextmanager
-def _named(target: Path, partial: Path) -> Iterator[None]:
+def _named(target: Path) -> Iterator[None]:
     """Errors of the system name what was to be written, where they name nothing or the temporary sibling."""
+    temporary = str(target.with_name(_prefix(target)))
     try:
         yield
     except OSError as error:
-        if error.errno is not None and (error.filename is None or str(error.filename).startswith(str(partial))):
+        if error.errno is not None and (error.filename is None or str(error.filename).startswith(temporary)):
             error.filename = str(target)
         raise
+
+
+def _prefix(target: Path) -> str:
+    """What the name of a temporary sibling begins with."""
+    return f".{target.name}."
 
 
 def _behind_links(path: str | os.PathLike[str]) -> Path:

@@ -159,18 +159,15 @@ def synthesise_for_job(
     tokenizer = load_tokenizer(config.tokenizer)
     chunks = chunk_documents(dataset.documents, tokenizer, config.chunk_size)
     generator = load_generator(**config.generator)
-    empty = True
     try:
         with AnswerCache(answers) as cache, progress_bar("write questions", count) as advance:
             cached = CachedGenerator(generator, cache)
             try:
                 return synthesise_questions(dataset, chunks, cached, tokenizer, count, seed=seed, progress=advance)
             finally:
-                empty = not len(cache)
+                cache.remove_if_empty()
     finally:
         generator.close()
-        if empty:
-            answers.unlink(missing_ok=True)
 
 
 def _lines_with_question(written: str) -> Iterator[str]:

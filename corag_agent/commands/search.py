@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Set
 from pathlib import Path
 
@@ -21,6 +22,7 @@ EXAMPLE = """  corag search --store runs/store --query "How tall is the Eiffel T
   corag search --store runs/store --query "Who built it?" --tree tree.html"""
 
 TREE_FORMATS = (".html", ".json")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # not tab and line feed
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -83,8 +85,8 @@ def describe(selected: Selected) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal takes for commands, which a corpus may hold."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    """A text without control characters, which a terminal takes for commands and a corpus may hold."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def selected_as_dict(selected: Selected) -> dict:

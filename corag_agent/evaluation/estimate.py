@@ -72,9 +72,8 @@ def estimate_job(job: Job, probe: int) -> list[Estimate]:
     path = job.out / LEDGER
     with Ledger(path, job.fingerprint()) as ledger:
         left = _left(job, ledger.done)
-        empty = not ledger.done and not ledger.failed
-    if empty:
-        path.unlink(missing_ok=True)  # an estimate begins no run
+        if not ledger.done and not ledger.failed:  # an estimate begins no run; still locked, so nobody else has one
+            path.unlink(missing_ok=True)
     chosen = {key: _spread(works, probe) for key, works in left.items()}
     prompts: list[str] = []
     estimates = []

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import json_lines, tab_rows
-from data_prep.readers.reader import Asked, Passage, id_text, short
+from data_prep.readers.reader import Asked, Passage, id_text
 from data_prep.scripts import guess_language
 
 __all__ = ["Beir"]
@@ -49,7 +50,7 @@ class Beir:
                 yield place, Document(document_id, text, title, self.name, guess_language(text))
             else:
                 reason = (
-                    f"_id {short(document_id)}, text {short(text)} and title {short(title)} must be texts; correct them"
+                    f"_id {shown(document_id)}, text {shown(text)} and title {shown(title)} must be texts; correct them"
                 )
                 faults.add("documents that cannot be read, left out", place, reason)
 
@@ -61,7 +62,7 @@ class Beir:
             place = f"{path}, line {number}"
             query, text = id_text(row.get("_id")), row.get("text")
             if not isinstance(query, str) or not isinstance(text, str):
-                reason = f"_id {short(query)} and text {short(text)} must be texts; correct them"
+                reason = f"_id {shown(query)} and text {shown(text)} must be texts; correct them"
                 faults.add("questions that cannot be read, left out", place, reason)
             elif query not in gold:
                 # Of another split, where one qrels file was named.

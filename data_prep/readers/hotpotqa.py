@@ -11,10 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from corag_search.texts import shown
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.json_stream import json_items
-from data_prep.readers.reader import Asked, Passage, id_text, short
+from data_prep.readers.reader import Asked, Passage, id_text
 
 __all__ = ["HotpotQA"]
 
@@ -49,7 +50,7 @@ class HotpotQA:
                 row.get("answer", ""),
             )
             if not isinstance(question_id, str) or not isinstance(text, str) or not isinstance(answer, str):
-                named = f"_id {short(question_id)}, question {short(text)} and answer {short(answer)}"
+                named = f"_id {shown(question_id)}, question {shown(text)} and answer {shown(answer)}"
                 faults.add("questions that cannot be read, left out", place, f"{named} must be texts; correct the item")
                 continue
             paragraphs = {document.title: (document, ends) for document, ends in _paragraphs(row, place, faults)}
@@ -57,7 +58,7 @@ class HotpotQA:
             for fact in _listed(row.get("supporting_facts"), "title", "sent_id"):
                 found = _sentence(fact, paragraphs)
                 if found is None:
-                    reason = f"supporting fact {short(fact)} is not in the context; correct it"
+                    reason = f"supporting fact {shown(fact)} is not in the context; correct it"
                     faults.add("gold passages that are not there, left out", place, reason)
                 elif found.start < (found.end or 0):
                     gold.append(found)
@@ -82,7 +83,7 @@ class HotpotQA:
             if isinstance(row, dict):
                 yield place, row
             else:
-                reason = f"{short(row)} is no object; correct it or export the file again"
+                reason = f"{shown(row)} is no object; correct it or export the file again"
                 faults.add("items that are no object, left out", place, reason)
 
 
@@ -95,7 +96,7 @@ def _paragraphs(row: dict[str, Any], place: str, faults: Faults) -> Iterator[tup
             or not isinstance(sentences, list)
             or not all(isinstance(s, str) for s in sentences)
         ):
-            reason = f"{short(pair)} is no title with its sentences; correct it or export the file again"
+            reason = f"{shown(pair)} is no title with its sentences; correct it or export the file again"
             faults.add("paragraphs that cannot be read, left out", place, reason)
             continue
         text = "".join(sentences)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.json_stream import json_items, json_pairs, top_level
 from data_prep.readers.lines import json_lines, tab_rows
-from data_prep.readers.reader import Asked, Passage, short
+from data_prep.readers.reader import Asked, Passage
 from data_prep.readers.split_files import split_files
 
 __all__ = ["MsMarcoQA", "MsMarcoRanking"]
@@ -82,7 +83,7 @@ class MsMarcoQA:
                 if isinstance(item, dict):
                     yield f"{self.path}, item {number}", item
                 else:
-                    reason = f"{short(item)} is no object; correct it or export the file again"
+                    reason = f"{shown(item)} is no object; correct it or export the file again"
                     faults.add("rows that are no object, left out", f"{self.path}, item {number}", reason)
         else:
             yield from self._zipped(columns)
@@ -121,7 +122,7 @@ def _passages(row: Mapping[str, Any], place: str, faults: Faults) -> list[tuple[
         passage = passage if isinstance(passage, dict) else {}
         text = passage.get("passage_text")
         if not isinstance(text, str):
-            reason = f"passage {short(passage)} has no 'passage_text'; correct it or export the file again"
+            reason = f"passage {shown(passage)} has no 'passage_text'; correct it or export the file again"
             faults.add("passages that cannot be read, left out", place, reason)
         elif not text.strip():
             faults.add("passages without text, left out", place, "a passage has an empty text; fill it")
@@ -137,7 +138,7 @@ def _answers(row: Mapping[str, Any], column: str) -> tuple[str, ...]:
     if answers in (None, "[]", ""):  # how the file spells that there is none
         return ()
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise InputError(f"{column!r} is {short(answers)}; a list of texts is expected: correct it")
+        raise InputError(f"{column!r} is {shown(answers)}; a list of texts is expected: correct it")
     return tuple(answer.strip() for answer in answers if answer.strip() not in ("", NO_ANSWER))
 
 
@@ -145,7 +146,7 @@ def _scalar(row: Mapping[str, Any], column: str) -> Any:
     kinds = (str, int) if column == "query_id" else (str,)
     value = row.get(column)
     if not isinstance(value, kinds) or isinstance(value, bool):
-        raise InputError(f"{column!r} is {short(value)}; a text is expected: correct it")
+        raise InputError(f"{column!r} is {shown(value)}; a text is expected: correct it")
     return value
 
 
@@ -190,7 +191,7 @@ class MsMarcoRanking:
                     if float(cells[3]) > 0:
                         relevant[cells[0]].append(cells[2])
                 except ValueError:
-                    reason = f"the relevance {short(cells[3])} is no number; correct it"
+                    reason = f"the relevance {shown(cells[3])} is no number; correct it"
                     faults.add("relevance lines that cannot be read, left out", f"{qrels}, line {number}", reason)
             for number, (query, *texts) in tab_rows(queries, faults, 2):
                 gold = tuple(Passage(passage) for passage in relevant.get(query.strip(), ()))

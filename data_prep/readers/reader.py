@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 from data_prep.dataset import Document, GoldPassage, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import Source
 
-__all__ = ["Asked", "Passage", "Reader", "id_text", "short"]
+__all__ = ["Asked", "Passage", "Reader", "id_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Passage:
         if start < 0 or document.text.find(self.text, start + 1) >= 0:
             times = "does not stand" if start < 0 else "stands more than once"
             raise InputError(
-                f"gold passage {short(self.text)} {times} in document {document.id!r}; it must stand there exactly "
+                f"gold passage {shown(self.text)} {times} in document {document.id!r}; it must stand there exactly "
                 "once: copy it letter by letter and make it long enough, or give start and end"
             )
         return GoldPassage(self.document, start, start + len(self.text))
@@ -105,9 +106,3 @@ def id_text(value: object) -> object:
     ('7', '007', True)
     """
     return str(value) if type(value) is int else value
-
-
-def short(value: object) -> str:
-    """A value for a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

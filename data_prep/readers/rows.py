@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.lines import Source, csv_rows, json_lines
-from data_prep.readers.reader import Asked, Passage, id_text, short
+from data_prep.readers.reader import Asked, Passage, id_text
 
 __all__ = ["FolderOfRows", "Table"]
 
@@ -192,14 +193,14 @@ def _gold(row: Mapping[str, Any]) -> tuple[Passage, ...]:
 
 def _passage(gold: Any) -> Passage:
     if not isinstance(gold, dict):
-        raise InputError(f"gold passage {short(gold)} is no object; write {_GOLD_FORMS}")
+        raise InputError(f"gold passage {shown(gold)} is no object; write {_GOLD_FORMS}")
     document = _id(gold, "document")
     if "text" in gold:
         text = _string(gold, "text")
         return Passage(document, text=text) if text else Passage(document, 0, 0)  # refused with the question
     start, end = gold.get("start"), gold.get("end")
     if type(start) is not int or type(end) is not int:
-        raise InputError(f"gold passage has start {short(start)} and end {short(end)}; write {_GOLD_FORMS}")
+        raise InputError(f"gold passage has start {shown(start)} and end {shown(end)}; write {_GOLD_FORMS}")
     return Passage(document, start, end)
 
 
@@ -219,7 +220,7 @@ def _text(row: Mapping[str, Any], key: str, value: object, default: str | None, 
     if value is None and default is not None:
         return default  # null stands for an optional value left out
     if not isinstance(value, str):
-        got = f"got {short(value)}" if key in row else f"the keys are {', '.join(map(repr, row)) or 'none'}"
+        got = f"got {shown(value)}" if key in row else f"the keys are {', '.join(map(repr, row)) or 'none'}"
         raise InputError(f"{key!r} must be {wanted}, {got}; add it or put it in quotation marks")
     return value
 
@@ -229,13 +230,13 @@ def _list(row: Mapping[str, Any], key: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InputError(f"{key!r} must be a list, got {short(value)}; put it in square brackets")
+        raise InputError(f"{key!r} must be a list, got {shown(value)}; put it in square brackets")
     return value
 
 
 def _answer(answer: Any) -> str:
     if not isinstance(answer, str) or not answer.strip():
-        raise InputError(f"an answer must be a string with text, got {short(answer)}; correct it or remove it")
+        raise InputError(f"an answer must be a string with text, got {shown(answer)}; correct it or remove it")
     return answer
 
 

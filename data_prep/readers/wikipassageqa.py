@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 from data_prep.dataset import Document, Question
 from data_prep.readers.faults import Faults
 from data_prep.readers.json_stream import json_pairs
 from data_prep.readers.lines import tab_rows
-from data_prep.readers.reader import Asked, Passage, short
+from data_prep.readers.reader import Asked, Passage
 
 __all__ = ["WikiPassageQA"]
 
@@ -72,7 +73,7 @@ class WikiPassageQA:
                     faults.add("passages without text, left out", place, f"passage {passage!r} is empty; fill it")
                 yield place, document_id, kept
             else:
-                reason = f"{short(passages)} is no object of texts by passage; correct it or export the file again"
+                reason = f"{shown(passages)} is no object of texts by passage; correct it or export the file again"
                 faults.add("documents that cannot be read, left out", place, reason)
 
     def _question(

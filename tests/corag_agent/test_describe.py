@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from corag_agent.commands.search import describe, selected_as_dict
+from corag_agent.commands.search import describe, printable, selected_as_dict
 from corag_search.agent import Prediction
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
@@ -33,6 +33,11 @@ def test_who_chose_the_settings(fallback: bool | None, said: str) -> None:
 def test_a_choice_that_no_score_supports_is_said() -> None:
     said = "bm25 gives no combination more than 0: the fewest tokens won"
     assert said in describe(made(value=0.0)) and said not in describe(made())
+
+
+def test_writing_stays_as_it_is() -> None:
+    for text in ("330\u00a0m,\ttall", "你\u3000好", "می\u200cخواهم", "क्\u200dष", "one\ntwo"):
+        assert printable(text) == text
 
 
 def test_a_terminal_gets_no_commands() -> None:

@@ -67,6 +67,17 @@ def test_an_error_of_the_system_names_what_was_to_be_written(tmp_path: Path, rep
     assert raised.value.filename is None
 
 
+@pytest.mark.parametrize("replacing", [replacing_file, lambda path: replacing_directory(path, KIND)])
+def test_an_error_before_or_after_the_writing_names_it_too(tmp_path: Path, replacing: Any) -> None:
+    long = tmp_path / ("a" * 250)  # its temporary sibling's name is longer than a name can be
+    with pytest.raises(OSError, match="too long") as raised, replacing(long):
+        pytest.fail("entered")
+    assert raised.value.filename == str(long)
+    with pytest.raises(FileNotFoundError) as raised, replacing(tmp_path / "results") as partial:
+        partial.rename(tmp_path / "elsewhere")
+    assert raised.value.filename == str(tmp_path / "results")
+
+
 def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "a.txt")
     for text in ("new", "newer"):
