@@ -12,11 +12,12 @@ from corag_search import chunk_documents
 from corag_search.errors import InputError
 from corag_search.generators import load_generator
 from corag_search.generators.base import Generation
+from corag_search.pipeline_config import PipelineConfig
 from corag_search.tokenizers import load_tokenizer
 from data_prep.answers import AnswerCache, CachedGenerator
 from data_prep.dataset import SYNTHETIC, Dataset, Document
 from data_prep.readers import read_dataset
-from data_prep.synthesise import synthesise_questions, usable_question
+from data_prep.synthesise import synthesise_for_job, synthesise_questions, usable_question
 
 PASSAGE = "The Eiffel tower is 330 metres tall and was built by the company of Gustave Eiffel for the fair of 1889."
 
@@ -130,6 +131,15 @@ def test_a_model_that_writes_nothing_usable_is_given_up():
     for count in (0, -1):
         with pytest.raises(InputError, match="synthesise must be a whole number of questions, at least 1"):
             written(towers(1), generator, count)
+
+
+def test_a_file_that_is_no_answer_cache_is_refused_and_stays(tmp_path):
+    theirs = tmp_path / "labels.answers.sqlite"
+    theirs.write_text("my notes, of more than the hundred bytes that a database begins with\n" * 20)
+    config = PipelineConfig(generator={"name": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"})
+    with pytest.raises(InputError, match="is no answer cache"):
+        synthesise_for_job(towers(1), config, 1, theirs)
+    assert theirs.read_text().startswith("my notes")
 
 
 @pytest.mark.models
