@@ -151,7 +151,7 @@ class AgentCLI(LightningCLI):
     def before_fit(self) -> None:
         """Refuses what could not be trained on, monitored or resumed."""
         self._prepare("fit")
-        check_optimizer(self.model)
+        check_optimizer(self.model, self._checkpoint)
         for name, unset in (("checkpoint", (None,)), ("early_stopping", ())):
             monitor = self.config.fit[name].monitor
             if monitor not in (*unset, *FIT_METRICS):

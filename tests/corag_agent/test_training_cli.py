@@ -184,6 +184,14 @@ def test_an_option_that_the_checkpoint_settles_otherwise_is_refused(
     assert not (tmp_path / "config.fit.yaml").exists()
 
 
+def test_another_optimizer_than_the_checkpoint_has_is_refused(labels: str, tmp_path: Path) -> None:
+    run(labels, tmp_path)
+    (tmp_path / "config.fit.yaml").unlink()
+    with pytest.raises(InputError, match=r"model.optimizer is SGD, with dampening, .* one, with amsgrad, .*init_from"):
+        run(labels, tmp_path, "--ckpt_path", "last", "--trainer.max_epochs", "3", "--model.optimizer", "SGD")
+    assert not (tmp_path / "config.fit.yaml").exists()
+
+
 def test_options_as_the_checkpoint_has_them_or_left_out_are_taken(labels: str, tmp_path: Path) -> None:
     stepped = ("--model.scheduler", "StepLR", "--model.scheduler.step_size", "1")
     equal = ("--model.margin", "0.7", "--model.optimizer.lr", "0.005", "--model.hidden", "[512, 256, 128]", *stepped)
