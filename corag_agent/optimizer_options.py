@@ -54,6 +54,7 @@ def check_optimizer(model: ConfigurationAgentModule, checkpoint: Mapping[str, An
         if there != here:
             own, other = (", ".join(sorted(one)) or "no more" for one in (here - there, there - here))
             raise InputError(
-                f"model.optimizer is {type(optimizer).__name__}, with {own}; the checkpoint has the state of another one, "
-                f"with {other}: name that, or begin anew from those weights with --model.init_from in place of --ckpt_path"
+                f"model.optimizer is {type(optimizer).__name__}, with {own}; the checkpoint has the state of another "
+                f"one, with {other}: name that, or begin anew from those weights with --model.init_from in place of "
+                "--ckpt_path"
             )
