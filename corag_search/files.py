@@ -158,7 +158,7 @@ def changing_alone(path: str | os.PathLike[str]) -> Iterator[None]:
             return
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(handle, path):  # replaced since it was opened
+            if not is_at(handle, path):  # replaced since it was opened
                 continue
             yield
             return
@@ -168,7 +168,8 @@ def changing_alone(path: str | os.PathLike[str]) -> Iterator[None]:
             os.close(handle)
 
 
-def _is_at(handle: int, path: str | os.PathLike[str]) -> bool:
+def is_at(handle: int, path: str | os.PathLike[str]) -> bool:
+    """Whether an open file or directory is still the one that lies there."""
     try:
         return os.path.samestat(os.fstat(handle), Path(path).stat())
     except FileNotFoundError:
@@ -228,6 +229,11 @@ def check_replaceable(path: str | os.PathLike[str], kind: DirectoryFormat) -> No
     foreign = sorted({file.name for file in target.iterdir()} - set(kind.files))
     if foreign:
         raise InputError(f"{target} also holds {', '.join(foreign)}, which would be lost; move that or name another")
+
+
+def digest_of(values: object) -> str:
+    """SHA-256 of plain values, in whatever order their keys stand."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:

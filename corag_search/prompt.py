@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +9,7 @@ from typing import Any
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.files import digest_of
 from corag_search.texts import check_text
 
 
@@ -38,7 +37,7 @@ class PromptTemplate:
     @property
     def fingerprint(self) -> str:
         """Of the wording, 16 hexadecimal digits."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        return digest_of(asdict(self))[:16]
 
     def fill(self, question: str, texts: Sequence[str]) -> str:
         """The prompt for a question over texts in this order, numbered from 1.

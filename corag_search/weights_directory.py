@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
 from corag_search.errors import InputError
-from corag_search.files import DirectoryFormat, read_unless_replaced, replacing_directory
+from corag_search.files import DirectoryFormat, digest_of, read_unless_replaced, replacing_directory
 
 WEIGHTS_FILE, CONFIG_FILE, CARD_FILE = "model.safetensors", "config.json", "README.md"
 CHECKSUM = "config_sha256"  # of the other entries of a configuration; those of before it was added lack it
@@ -99,7 +99,7 @@ def check_unchanged(config: Mapping[str, Any]) -> None:
 
 def _checksum(config: Mapping[str, Any]) -> str:
     rest = {name: value for name, value in config.items() if name != CHECKSUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return digest_of(rest)
 
 
 def write_weights(

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from corag_search.errors import InputError
+from corag_search.files import is_at
 
 _FORMAT = 1  # of the file; raise it when older ledgers can no longer be read
 
@@ -46,7 +47,7 @@ class Ledger:
             self._open()
             try:
                 self._lock_file()
-                if self._is_in_place():
+                if is_at(self._file, self.path):
                     self._load(first)
                     return
             except BaseException:
@@ -125,12 +126,6 @@ class Ledger:
             raise InputError(
                 f"cannot open ledger {self.path}: {error.strerror}; give a path where you may write a file"
             ) from None
-
-    def _is_in_place(self) -> bool:
-        try:
-            return os.path.samestat(os.fstat(self._file), self.path.stat())
-        except FileNotFoundError:
-            return False
 
     def _lock_file(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,13 @@ FEATURES = pa.schema(
     ]
 )
 TEXTLESS = (*_SCHEMAS["questions"].names, *FEATURES.names, "candidates")  # `reference` is emptied
+
+
+def check_splits(splits: Sequence[str]) -> None:
+    """Refuse names that are no splits, and none at all (InputError)."""
+    unknown = [name for name in splits if name not in SPLITS]
+    if unknown or not splits:
+        raise InputError(f"splits must be some of {', '.join(SPLITS)}, got {unknown[0] if unknown else 'none'!r}")
 
 
 def file_of(path: Path, part: str) -> Path:

@@ -14,7 +14,7 @@ from corag_search.errors import InputError
 from corag_search.weights_directory import CONFIG_FILE
 from data_prep.groups import connected
 from data_prep.splits import undivided
-from data_prep.table import SPLITS
+from data_prep.table_files import SPLITS, check_splits
 
 
 def of_splits(sources: Sequence[Source], splits: Sequence[str]) -> list[Source]:
@@ -29,9 +29,7 @@ def of_splits(sources: Sequence[Source], splits: Sequence[str]) -> list[Source]:
     Raises:
         InputError: Another split, or no question is of these.
     """
-    unknown = [name for name in splits if name not in SPLITS]
-    if unknown or not splits:
-        raise InputError(f"splits must be some of {', '.join(SPLITS)}, got {unknown[0] if unknown else 'none'!r}")
+    check_splits(splits)
     if set(splits) == set(SPLITS):
         return list(sources)
     rows = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from corag_agent.evaluation.corpora import SourceData
 from corag_agent.evaluation.task import Assigned
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
+from corag_search.files import digest_of
 from data_prep.dataset import Question
 from data_prep.splits import shuffle_key
 
@@ -111,4 +111,4 @@ def held_out_counts(records: pd.DataFrame) -> dict[str, int] | None:
 
 def _digest(agent: ConfigurationAgent, about: Mapping[str, Any]) -> str:
     shaping = {name: value for name, value in agent.config.items() if name not in _HISTORY}
-    return hashlib.sha256(json.dumps([shaping, dict(about)], sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of([shaping, dict(about)])[:16]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from corag_agent.evaluation.task import Assigned, Components, Corpus, Task, shar
 from corag_search.agent_labels import off_distribution
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.files import digest_of
 from corag_search.generators.base import GeneratorError
 from corag_search.pipeline import Selected, timed
 from corag_search.rerankers.base import Reranker, RerankerError
@@ -109,7 +108,7 @@ class Evaluator:
         if found.follows_agent:
             parts |= {"agent": agent and agent.key, "fixed": unit.fixed}
             parts["judges"] = {name: self.fingerprint(name) for name in self.components.config.rerankers}
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return digest_of(parts)[:16]
 
     def reference_prompts(self, data: SourceData, question: Question) -> list[str]:
         """What the generator is asked for a question's reference; nothing where a human wrote it.

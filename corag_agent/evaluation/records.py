@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
-from data_prep.table_files import SPLITS, refuse_repeated
+from data_prep.table_files import check_splits, refuse_repeated
 
 SCHEMA_VERSION = 1
 RUN_FILE = "run.json"
@@ -158,9 +158,7 @@ class EvaluationRun:
         Raises:
             InputError: There are no such questions, or no such split.
         """
-        for name in splits:
-            if name not in SPLITS:
-                raise InputError(f"splits must be some of {', '.join(SPLITS)}, got {name!r}")
+        check_splits(splits)
         kept = self.questions[self.questions["split"].isin(splits)]
         if kept.empty:
             there = ", ".join(self.questions["split"].unique())

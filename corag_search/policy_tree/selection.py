@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.config import Selection
 from corag_search.policy_tree.expansion import affordable
-from corag_search.policy_tree.tree import ROOT, PolicyTree
+from corag_search.policy_tree.tree import ROOT, PolicyTree, price
 
 
 def utility(tree: PolicyTree, rows: NDArray[np.intp] | slice) -> NDArray[np.float64]:
@@ -26,8 +25,7 @@ def utility(tree: PolicyTree, rows: NDArray[np.intp] | slice) -> NDArray[np.floa
         spread = tree.highest - tree.lowest
         average = (average - tree.lowest) / spread if spread > 0 else np.zeros_like(average)
     exploration = config.exploration * np.sqrt(math.log(tree.total_visits) / visits)
-    price: Any = float(config.cost_coefficient) * tree.cost[rows] / config.budget
-    return average + exploration - price
+    return average + exploration - price(tree.cost[rows], config.cost_coefficient, config.budget)
 
 
 def select(tree: PolicyTree) -> list[int] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.policy_tree.selection import utility
-from corag_search.policy_tree.tree import ROOT, Order, PolicyTree
+from corag_search.policy_tree.tree import ROOT, Order, PolicyTree, objective
 from corag_search.result import Combination
 
 
@@ -114,6 +114,7 @@ def trace_of(
             parents[child].append(row - 1)
     config = tree.problem.config
     utilities = utility(tree, rows)
+    objectives = objective(tree.score[rows], tree.cost[rows], config.cost_coefficient, config.budget)
     members = sum(1 << i for i in chosen.order)
     same = chosen.order if tree.problem.order_sensitive else members
     kept = tree.orders if tree.problem.order_sensitive else tree.members
@@ -130,7 +131,7 @@ def trace_of(
                 expanded=expanded.get(row),
                 score=float(tree.score[row]),
                 cost=int(tree.cost[row]),
-                objective=float(tree.score[row] - float(config.cost_coefficient) * tree.cost[row] / config.budget),
+                objective=float(objectives[row - 1]),
                 visits=int(tree.visits[row]),
                 average=float(tree.value_sum[row] / tree.visits[row]),
                 utility=float(utilities[row - 1]),

@@ -17,7 +17,12 @@ def objective(
     value: NDArray[np.float64], cost: NDArray[np.int64], coefficient: float, budget: int
 ) -> NDArray[np.float64]:
     """R − λ·cost/B, `[n]`: what a combination is worth."""
-    return value - float(coefficient) * cost / budget  # a whole λ times whole costs could leave 64 bits
+    return value - price(cost, coefficient, budget)
+
+
+def price(cost: NDArray[np.int64], coefficient: float, budget: int) -> NDArray[np.float64]:
+    """λ·cost/B, `[n]`."""
+    return float(coefficient) * cost / budget  # a whole λ times whole costs could leave 64 bits
 
 
 class PolicyTree:

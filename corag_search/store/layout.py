@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.errors import InputError
-from corag_search.files import DirectoryFormat, sha256_of
+from corag_search.files import DirectoryFormat, digest_of, sha256_of
 from corag_search.lexical import LexicalIndex
 from corag_search.store.identity import EmbedderIdentity
 from corag_search.store.kinds import IndexKind, index_kind
@@ -61,13 +60,8 @@ def write_manifest(root: Path, info: StoreInfo, count: int) -> None:
         "bytes": {name: (root / name).stat().st_size for name in names},
         "sha256": {name: sha256_of(root / name) for name in names},
     }
-    manifest[CHECKSUM] = _checksum(manifest)
+    manifest[CHECKSUM] = digest_of(manifest)
     (root / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _checksum(manifest: dict[str, Any]) -> str:
-    """Of a manifest without its own checksum."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
@@ -91,7 +85,7 @@ def read_manifest(root: Path, verify: bool) -> tuple[StoreInfo, int]:
         if manifest["format"] != STORE.name or version != FORMAT_VERSION:
             raise InputError(f"{root} has store format {version!r}, this version reads {FORMAT_VERSION}; {_ANEW}")
         unknown = manifest.keys() - _ENTRIES
-        if unknown or own not in (None, _checksum(manifest)):
+        if unknown or own not in (None, digest_of(manifest)):
             raise ValueError(f"it has the entry {min(unknown)!r}" if unknown else "its checksum is another")
         info = StoreInfo(
             EmbedderIdentity(**manifest["embedder"]),

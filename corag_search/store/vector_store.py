@@ -303,8 +303,7 @@ def _document_of(chunk: Chunk) -> str | int | None:
 
 def _queries(embeddings: NDArray[Any]) -> NDArray[np.float32]:
     """Query embeddings as FAISS takes them. With infinity in them it would give some rows, and say nothing."""
-    with np.errstate(over="ignore"):
-        vectors = np.ascontiguousarray(embeddings, np.float32) if embeddings.dtype.kind in "fiu" else None
+    vectors = _single(embeddings) if embeddings.dtype.kind in "fiu" else None
     if vectors is None or not np.isfinite(vectors).all():
         raise InputError("a query embedding is not finite numbers; use the embedder that built the store")
     return vectors
@@ -312,8 +311,12 @@ def _queries(embeddings: NDArray[Any]) -> NDArray[np.float32]:
 
 def _checked(embeddings: NDArray[np.float32], count: int, dimension: int) -> NDArray[np.float32]:
     """Vectors as FAISS takes them."""
-    with np.errstate(over="ignore"):
-        vectors = np.ascontiguousarray(embeddings, np.float32)
+    vectors = _single(embeddings)
     if vectors.shape != (count, dimension) or not np.isfinite(vectors).all():
         raise InputError(f"embeddings must be finite and of shape [{count}, {dimension}], got {list(vectors.shape)}")
     return vectors
+
+
+def _single(embeddings: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # infinity is refused
+        return np.ascontiguousarray(embeddings, np.float32)

@@ -135,6 +135,9 @@ def _rows(path: Source, faults: Faults, columns: Mapping[str, str]) -> Iterator[
     """Rows under the names that columns have here; where a row has a name of its own too, the one given counts."""
     renamed = {theirs: ours for ours, theirs in columns.items()}
     rows = json_lines(path, faults) if path.name.endswith(".jsonl") else _csv_objects(path, faults)
+    if not renamed:
+        yield from rows
+        return
     for number, row in rows:
         own = {name: value for name, value in row.items() if name not in renamed}
         yield number, own | {renamed[name]: value for name, value in row.items() if name in renamed}
