@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_agent.callbacks.best_model import best_checkpoint
-from corag_agent.callbacks.lineage import EXPORT_FOLDER, table_digest
+from corag_agent.callbacks.lineage import EXPORT_FOLDER
 from corag_agent.cross_fitted import INDEX, CrossFitted, HeldOut
 from corag_agent.evaluation.comparison import following
 from corag_agent.export import export
@@ -25,6 +25,7 @@ from corag_agent.fit_config import (
     write_config,
 )
 from corag_agent.folds import fixed_of_other_folds, fold_of
+from corag_agent.seen import table_digest
 from corag_agent.training import training_cli
 from corag_search.errors import InputError
 from corag_search.files import changing_alone, sha256_of
@@ -162,11 +163,9 @@ def _train(
         best = best_checkpoint(cli.trainer)
         if best is None:
             raise InputError("training left no checkpoint; leave out trainer.fast_dev_run, and what turns them off")
-        export(best, path)
+        export(best, path, seen=False)  # the index says it
     except InputError as error:
         raise InputError(f"fold {fold} of {config['data']['folds']}: {error}") from error
-    except SystemExit as end:  # Lightning's answer to Ctrl-C
-        raise KeyboardInterrupt from end
     held = np.flatnonzero(of == fold)
     assert table.documents is not None, "folds are made by them"
     return HeldOut(

@@ -20,11 +20,12 @@ from corag_agent.batches import PairBatch, PairDataset, QuestionBatch, QuestionD
 from corag_agent.encoder_inputs import encoder_inputs
 from corag_agent.folds import split_by_folds
 from corag_agent.pairs import PairSampler, Positions, balanced_weights, fixed_partners
+from corag_agent.seen import Seen
 from corag_search.agent_format import CHUNK_MEAN, EMBEDDING, SETTINGS
 from corag_search.errors import InputError
 from data_prep.grid import GridPoint
 from data_prep.selection import ENOUGH, best_fixed, best_settings, choose_labels, soft_targets
-from data_prep.table import LabelTable
+from data_prep.table import SPLITS, LabelTable
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +93,14 @@ class LabelDataModule(LightningDataModule):
             InputError: When the table or an argument is unusable.
         """
         super().__init__()
-        for name, value in (
-            ("batch_size", batch_size),
-            ("limit", limit),
-            ("pairs_per_epoch", pairs_per_epoch),
-            ("seed", seed),
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("limit", limit, 1),
+            ("pairs_per_epoch", pairs_per_epoch, 1),
+            ("seed", seed, 0),
         ):
-            if value is not None and value < (0 if name == "seed" else 1):
-                raise InputError(f"{name} must be at least {0 if name == 'seed' else 1}, got {value!r}")
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least}, got {value!r}")
         for option, given, default in (("fold", fold, 0), ("split_by", split_by, "document")):
             if folds is None and given != default:
                 raise InputError(
@@ -110,11 +111,12 @@ class LabelDataModule(LightningDataModule):
         extra_inputs = list(extra_inputs)
         # The path stays out of checkpoints and loggers: it may name a home folder.
         self.save_hyperparameters(ignore=["labels"])
+        self._name = Path(labels).name.removesuffix(".parquet")
         self.table = _read(labels, tuple(sorted(p.stat().st_mtime_ns for p in _files_of(labels))))
         self.best_labels = choose_labels(self.table, minimum_gain, gain_mode, noise)
         self.input_names, self.inputs = encoder_inputs(self.table, extra_inputs)
         self.splits = (
-            {split: self.table.split(split) for split in ("train", "val", "test")}
+            {split: self.table.split(split) for split in SPLITS}
             if folds is None
             else split_by_folds(self.table, folds, fold, seed, split_by)
         )
@@ -192,7 +194,16 @@ class LabelDataModule(LightningDataModule):
     @property
     def fallback(self) -> tuple[int, int, int, int]:
         """The one that is best for the train and validation splits together, likewise."""
-        return best_fixed(self.table, np.concatenate([self.splits["train"], self.splits["val"]]))
+        return best_fixed(self.table, self._not_held_out)
+
+    @property
+    def seen(self) -> Seen:
+        """What an agent has seen after training on this."""
+        return Seen.of_table(self.table, self._name, self._not_held_out, ("train", "val"))
+
+    @property
+    def _not_held_out(self) -> Positions:
+        return np.concatenate([self.splits["train"], self.splits["val"]])
 
     @property
     def class_weights(self) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def export(
     labels: str | Path | None = None,
     split: str = "test",
     onnx: bool = False,
+    seen: bool = True,
 ) -> Path:
     """Writes `model.safetensors`, `config.json` and a model card, all or nothing.
 
@@ -44,6 +46,7 @@ def export(
         labels: A label table; what is exported is compared on it with rivals and oracles, for the card.
         split: Of the table, to compare on.
         onnx: Whether to write `model.onnx` too (`corag_agent.onnx_graph`).
+        seen: Whether to record which questions the agent was trained on (`corag_agent.seen`), where that is known.
 
     Returns:
         The directory.
@@ -57,6 +60,8 @@ def export(
     module, state = load_checkpoint(checkpoint)
     tensors = {name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())}
     config = _config(module, state, metrics)
+    if seen and module.seen is not None:
+        config["seen"] = asdict(module.seen)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if labels is not None:
         evaluation = evaluate_export(ConfigurationAgent(arrays, config), labels, split)

@@ -32,8 +32,10 @@ def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str
         InputError: `corag fit` would refuse it.
     """
     printed = io.StringIO()
-    with _as_file(config) as file, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        given = [word for path in (*files, file) for word in ("--config", path)]
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        above = Path(folder) / CONFIG
+        write_config(config, above)
+        given = [word for path in (*files, str(above)) for word in ("--config", path)]
         training_cli(["fit", *given, "--print_config"])
     resolved = yaml.safe_load(printed.getvalue())
     for name in _SECTIONS:
@@ -56,13 +58,6 @@ def write_config(config: Mapping[str, Any], path: Path) -> None:
     """Writes a configuration of `corag fit`."""
     with replacing_file(path) as partial:
         partial.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _as_file(config: Mapping[str, Any]) -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        write_config(config, Path(folder) / CONFIG)
-        yield str(Path(folder) / CONFIG)
 
 
 @contextlib.contextmanager

@@ -43,8 +43,7 @@ def fold_of(table: LabelTable, folds: int, seed: int = 0, by: SplitBy | str = Sp
             "the label table does not name the documents of its questions, which folds are made by; run `corag label` "
             "again to add them (nothing is searched or answered twice)"
         )
-    domains = table.questions["domain"].to_numpy()
-    groups = table.groups
+    domains, groups = table.questions["domain"].to_numpy(), table.groups
     if by == SplitBy.DOMAIN:
         groups = connected([(f"group {group}", f"domain {name}") for group, name in zip(groups, domains, strict=True)])
     numbers, sizes = np.unique(groups, return_counts=True)
@@ -52,11 +51,11 @@ def fold_of(table: LabelTable, folds: int, seed: int = 0, by: SplitBy | str = Sp
         raise InputError(f"{folds} folds need as many {by}s, the label table has {len(numbers)} groups of them")
     chance = np.random.default_rng(seed).permutation(len(numbers))
     of = np.empty(len(table), dtype=np.intp)
-    filled = np.zeros((folds, len(set(domains))))
-    domain_names = sorted(set(domains))
+    _, domain_of = np.unique(domains, return_inverse=True)
+    filled = np.zeros((folds, domain_of.max() + 1))
     for position in np.lexsort((chance, -sizes)):
         own = np.flatnonzero(groups == numbers[position])
-        counts = np.array([(domains[own] == name).sum() for name in domain_names])
+        counts = np.bincount(domain_of[own], minlength=filled.shape[1])
         main = int(counts.argmax())
         fold = min(range(folds), key=lambda f: (filled[f, main], filled[f].sum(), f))
         filled[fold] += counts

@@ -17,10 +17,8 @@ from corag_agent.encoder import EncoderOutput
 from corag_search.agent_format import SETTINGS
 from data_prep.grid import GridPoint, LabelGrid
 
-# Over kept questions; the others over all.
-OF_KEPT = ("accuracy", "macro_f1", *(f"error_{name}" for name in SETTINGS), "calibration_error")
 METRICS = (
-    *OF_KEPT,
+    *("accuracy", "macro_f1", *(f"error_{name}" for name in SETTINGS), "calibration_error"),  # over kept questions
     "rougeL",
     "regret",
     "regret_closed",
@@ -109,6 +107,18 @@ class AgentOutcomes(Metric):
         """Everything that was added, in the order of the devices."""
         states = (getattr(self, name) for name in Outcomes._fields)
         return Outcomes(*(torch.cat(state) if isinstance(state, list) else state for state in states))
+
+    def gathered(self) -> Outcomes:
+        """`compute`, with the dimensions that torchmetrics drops where there is a single question."""
+        outcomes = self.compute()
+        if outcomes.kept.ndim:
+            return outcomes
+        return Outcomes(
+            *(
+                values.reshape(1, -1) if name in ("logits", "errors") else values.reshape(1)
+                for name, values in outcomes._asdict().items()
+            )
+        )
 
     def follow(self, rerankers: Tensor, settings: Tensor) -> tuple[Tensor, ...]:
         """Index of the predicted configurations into the last four axes of a table's outcomes, four of `[batch]`.

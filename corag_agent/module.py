@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -19,6 +20,7 @@ from corag_agent.encoder import ConfigurationEncoder, EncoderOutput
 from corag_agent.encoder_inputs import check_inputs
 from corag_agent.losses import ConfigurationLoss, LossTerms, LossWeights
 from corag_agent.metrics import METRICS, AgentOutcomes, agent_metrics, calibration_of
+from corag_agent.seen import Seen
 from corag_agent.starting import start_from
 from corag_search.agent_format import EMBEDDING, PER_RERANKER, SETTINGS, SHARED
 from corag_search.errors import InputError
@@ -57,6 +59,8 @@ class ConfigurationAgentModule(LightningModule):
         fixed: The best fixed configuration of the train split: index of reranker, exploration, cost coefficient and
             iterations, `[4]`. Validation compares with it, since its own questions have had no part in it.
         fallback: That of the train and validation splits together, `[4]`; what is exported.
+        seen: What it was trained on, and whatever it was started from; None where that is not known.
+        started_from: Hyperparameters of the checkpoint of `init_from`, as that has them; empty without.
     """
 
     fixed: Tensor
@@ -125,8 +129,8 @@ class ConfigurationAgentModule(LightningModule):
         labelled = LabelGrid.from_dict(grid)
         self.ranges = labelled.ranges
         self.encoder = ConfigurationEncoder(input_dim, len(rerankers), hidden, dropout, settings_heads)
-        if init_from is not None:
-            start_from(init_from, self)
+        self.seen: Seen | None = Seen()
+        self.started_from = {} if init_from is None else start_from(init_from, self)
         for name in ("fixed", "fallback"):
             self.register_buffer(name, torch.tensor([0, *labelled.index(labelled.defaults)]))
         self.register_buffer("class_weights", torch.ones(len(rerankers)))
@@ -180,8 +184,11 @@ class ConfigurationAgentModule(LightningModule):
             self.encoder.input_scale.copy_(scale)
             self.fixed.copy_(torch.tensor(data.fixed))
             self.fallback.copy_(torch.tensor(data.fallback))
+            self.seen = self.seen and self.seen.joined(data.seen)
             if self.hparams["balance_classes"]:
                 self.class_weights.copy_(data.class_weights)
+        elif stage == "fit":
+            self.seen = None
 
     def on_train_batch_start(self, batch: PairBatch, batch_idx: int) -> None:
         """Lets what is dropped depend on (seed, step, device, batch of the step): a resumed run drops the same."""
@@ -218,10 +225,11 @@ class ConfigurationAgentModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": monitor}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the calibration, the metrics that it was chosen with, and the seed of what is dropped."""
+        """Adds the calibration, the metrics that it was chosen with, the seed of what is dropped, and what was seen."""
         checkpoint["calibration"] = self.calibration._asdict()
         checkpoint["val_metrics"] = self._val_metrics
         checkpoint["seed"] = self._seed
+        checkpoint["seen"] = self.seen and asdict(self.seen)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes over what `on_save_checkpoint` added; refuses what was trained on labels of another kind.
@@ -241,6 +249,8 @@ class ConfigurationAgentModule(LightningModule):
         self.calibration = Calibration(**checkpoint.get("calibration", {}))
         self._val_metrics = dict(checkpoint.get("val_metrics", {}))
         self._seed = checkpoint.get("seed", self._seed)
+        seen = checkpoint.get("seen")  # None in checkpoints from before it was recorded
+        self.seen = self.seen and seen and self.seen.joined(Seen(**seen))
 
     def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
         losses = self._loss(output, pairs, self.class_weights if self.hparams["balance_classes"] else None)
@@ -267,7 +277,7 @@ class ConfigurationAgentModule(LightningModule):
 
     def _log_metrics(self, stage: str) -> None:
         metric: AgentOutcomes = self._metrics[stage]  # type: ignore[assignment]
-        outcomes = metric.compute()  # of all devices
+        outcomes = metric.gathered()  # of all devices
         metric.reset()
         if not (outcomes.logits.isfinite().all() and outcomes.errors.isfinite().all()):
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from corag_agent.module import ConfigurationAgentModule
 
 
-def start_from(path: str, module: ConfigurationAgentModule) -> None:
+def start_from(path: str, module: ConfigurationAgentModule) -> dict[str, Any]:
     """Takes weights over from a checkpoint: layers of equal shape, and in the heads the rows of the same rerankers.
 
     Settings that a head predicted it predicts still, though the new table's grid has another range.
@@ -24,12 +24,15 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
         path: A .ckpt file that `corag fit` wrote.
         module: To be changed in place.
 
+    Returns:
+        The hyperparameters that the checkpoint holds: those of the module, and those of its data.
+
     Raises:
         InputError: The file is no such checkpoint, or its agent takes other inputs or another embedder's vectors.
     """
     from corag_agent.checkpoint import load_checkpoint  # which needs the module's class
 
-    trained, _ = load_checkpoint(path)
+    trained, state = load_checkpoint(path)
     if trained.hparams["embedder"] != module.hparams["embedder"]:
         raise InputError(
             f"init_from: the checkpoint was trained with embedder {trained.hparams['embedder']!r}, this agent has "
@@ -52,9 +55,12 @@ def start_from(path: str, module: ConfigurationAgentModule) -> None:
             taken = {name: value for name, value in taken.items() if not name.startswith("settings_head")}
         if kinds == {PER_RERANKER}:
             by_name["settings_head"] = len(SETTINGS)
-        for name in (f"{head}.{part}" for head in by_name for part in ("weight", "bias")):
-            taken[name] = _rows_by_name(old[name], new[name], before, after, by_name[name.partition(".")[0]])
+        for head, rows in by_name.items():
+            for name in (f"{head}.weight", f"{head}.bias"):
+                taken[name] = _rows_by_name(old[name], new[name], before, after, rows)
     module.encoder.load_state_dict({**new, **taken})
+    module.seen = trained.seen
+    return {name: value for name, value in state.items() if name.endswith("hyper_parameters")}
 
 
 def _rescaled(

@@ -177,21 +177,15 @@ class AgentCLI(LightningCLI):
 
     def _prepare(self, stage: str) -> None:
         self.datamodule.check(stage)
-        start = self.config[stage].model.init_from
-        for checkpoint in (self._checkpoint, load_checkpoint(start)[1] if start else None):
-            if checkpoint:
-                self._check_unseen(checkpoint)
+        for weights in (self._checkpoint or {}, self.model.started_from):
+            labels = weights.get("hyper_parameters", {}).get("label_fingerprint")
+            if labels == self.datamodule.label_fingerprint and "datamodule_hyper_parameters" in weights:
+                check_division(weights["datamodule_hyper_parameters"], self.datamodule.hparams)
         if self._checkpoint:
             self.model.on_load_checkpoint(self._checkpoint)
         backend = self.config[stage].compile
         if backend is not None:
             self.model.encoder.compile(backend=backend)  # in place: the names of its weights stay
-
-    def _check_unseen(self, checkpoint: dict[str, Any]) -> None:
-        """Refuses weights of the same labels, divided in another way."""
-        same = checkpoint["hyper_parameters"].get("label_fingerprint") == self.datamodule.label_fingerprint
-        if same and "datamodule_hyper_parameters" in checkpoint:
-            check_division(checkpoint["datamodule_hyper_parameters"], self.datamodule.hparams)
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -212,6 +206,7 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
 
     Raises:
         InputError: When an argument, the configuration, the label table or the checkpoint is unusable.
+        KeyboardInterrupt: When interrupted.
         SystemExit: After printing, when `args` ask for help.
     """
     for name, value in _WANDB_PRIVACY.items():
@@ -230,6 +225,10 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
                 args=list(args),
             )
     except (InputError, UnicodeDecodeError):
+        raise
+    except SystemExit as end:
+        if end.code:  # Lightning's answer to Ctrl-C
+            raise KeyboardInterrupt from end
         raise
     except (ArgumentError, ValueError, FileNotFoundError, MisconfigurationException) as error:
         cause = _input_error_behind(error)

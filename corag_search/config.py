@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from numbers import Real
-from typing import TypeVar
+from typing import Any
 
 from corag_search.chunk import MOST_TOKENS
 from corag_search.errors import InputError
-from corag_search.registry import whole
+from corag_search.registry import one_of, whole
 from corag_search.texts import shown
-
-E = TypeVar("E", bound=StrEnum)
 
 
 class FinalRule(StrEnum):
@@ -87,8 +85,12 @@ class SearchConfig:
                 object.__setattr__(self, name, _not_negative(name, value))
         if self.time_limit == 0:
             raise InputError("time_limit must be above 0 seconds, or None for no limit, got 0")
-        object.__setattr__(self, "final_rule", _member(FinalRule, "final_rule", self.final_rule))
-        object.__setattr__(self, "selection", _member(Selection, "selection", self.selection))
+        object.__setattr__(self, "final_rule", one_of("final_rule", self.final_rule, FinalRule))
+        object.__setattr__(self, "selection", one_of("selection", self.selection, Selection))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a YAML file holds them."""
+        return asdict(self) | {"final_rule": str(self.final_rule), "selection": str(self.selection)}
 
     @property
     def narrows(self) -> bool:
@@ -117,10 +119,3 @@ def _not_negative(name: str, value: object) -> float:
     if number > _GREATEST:
         raise InputError(f"{name} must be at most {_GREATEST:g}, got {number:g}")
     return value if isinstance(value, int) else number
-
-
-def _member(kind: type[E], name: str, value: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InputError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from None

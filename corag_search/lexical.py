@@ -159,12 +159,11 @@ def _hash(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def shared_ranking(rankings: Sequence[Sequence[str]], constant: float = 60.0) -> list[str]:
+def shared_ranking(rankings: Sequence[Sequence[str]]) -> list[str]:
     """Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009): Σ over rankings of 1 / (60 + rank).
 
     Args:
         rankings: Ids, best first; each ranking holds an id once at most.
-        constant: Of the formula.
 
     Returns:
         All ids, best first. Ties go to the one that stands first in the first rankings.
@@ -176,5 +175,5 @@ def shared_ranking(rankings: Sequence[Sequence[str]], constant: float = 60.0) ->
     worth: dict[str, float] = {}
     for ranking in rankings:
         for rank, name in enumerate(ranking, 1):
-            worth[name] = worth.get(name, 0.0) + 1.0 / (constant + rank)
+            worth[name] = worth.get(name, 0.0) + 1.0 / (60.0 + rank)
     return sorted(worth, key=lambda name: -worth[name])  # stable: first seen first

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from corag_search.errors import InputError
-from corag_search.files import sha256_of
+from corag_search.files import digest_of, sha256_of
 
 FINGERPRINT_DIGITS = 16
 
@@ -57,8 +55,7 @@ def fingerprint(files: Iterable[Path], settings: Mapping[str, Any]) -> str:
         16 hexadecimal digits of a SHA-256.
     """
     content = {path.name: _sha256(path) for path in files}
-    document = json.dumps({"files": content, "settings": dict(settings)}, sort_keys=True)
-    return hashlib.sha256(document.encode()).hexdigest()[:FINGERPRINT_DIGITS]
+    return digest_of({"files": content, "settings": dict(settings)})[:FINGERPRINT_DIGITS]
 
 
 def _sha256(path: Path) -> str:

@@ -204,6 +204,30 @@ class Corag:
                 self._rerankers[name] = load_reranker(name, **options)
             return self._rerankers[name]
 
+    def warm_up(self, *, reranker: str | Reranker | None = None, answers: bool = True) -> None:
+        """Load what a query needs and use each part once, so that the first query is as fast as any other.
+
+        Args:
+            reranker: As of the searches to come; every one that the agent can choose when None, or the configured one.
+            answers: Whether to load what writes the answer as well; nothing is generated.
+
+        Raises:
+            InputError: A component cannot be loaded, or they do not belong together.
+            RerankerError: A reranker's server does not answer.
+        """
+        query, chunk = "warm-up", Chunk("warm-up", "warm-up", cost=1)
+        embedding = None if self.agent is None else self.embedder.encode([query])[0]
+        if self._store is not None or self._retriever is not None:
+            self.retriever.retrieve(query, 1, embedding=embedding)
+        configured = (self.config.reranker,) if self.agent is None else self.agent.rerankers
+        judges = list(configured) if reranker is None else [reranker]
+        if self.config.prior is not None and self.config.search.narrows:
+            judges.append(self.config.prior)
+        for judge in judges:
+            self._reranker(judge).score(query, [(chunk,)])
+        if answers:
+            _ = self.generator, self.tokenizer
+
     def search(
         self,
         query: str,
@@ -342,9 +366,8 @@ class Corag:
         """Warn of an agent whose labels were made otherwise; nothing is loaded for it."""
         if self._watch is None:
             return
-        used: dict[str, Any] = {name: getattr(config, name) for name in ("budget", "max_chunks")}
-        used |= {name: str(getattr(config, name)) for name in ("selection", "final_rule")}
-        used["candidates"] = candidates
+        values = config.to_dict() | {"candidates": candidates}
+        used = {name: values[name] for name in ("budget", "max_chunks", "selection", "final_rule", "candidates")}
         if retriever is not None and self._retrieves_as_configured:
             used["retrieval"] = self.config.retrieval
             used |= {"chunk_size": self.store.chunk_size} if self.store.chunk_size else {}

@@ -147,9 +147,7 @@ class PipelineConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a YAML file holds them."""
-        values = dataclasses.asdict(self)
-        values["search"].update(final_rule=str(self.search.final_rule), selection=str(self.search.selection))
-        return values
+        return dataclasses.asdict(self) | {"search": self.search.to_dict()}
 
 
 def _string(name: str, value: Any, wanted: str) -> str:

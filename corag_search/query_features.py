@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag_search.chunk import Chunk
+from corag_search.embedders.base import at_unit_length
 from corag_search.errors import InputError
 from corag_search.lexical import lexical_tokens
 from corag_search.rerankers.bm25 import BM25Reranker
@@ -96,19 +97,18 @@ def query_features(
         )
     if not (np.isfinite(embedding).all() and np.isfinite(vectors).all()):
         raise InputError("embeddings must be finite, got NaN or infinity in them; check the embedder")
-    units = _units(vectors.astype(np.float64))
-    dense = units @ _units(embedding[None].astype(np.float64))[0]
-    words = lexical_tokens(query)
-    shared = [set(words).intersection(lexical_tokens(chunk.text)) for chunk in candidates]
-    lexical = BM25Reranker().open(query, candidates).score([(row,) for row in range(len(candidates))])
+    units = at_unit_length(vectors.astype(np.float64))
+    dense = units @ at_unit_length(embedding[None].astype(np.float64))[0]
+    session = BM25Reranker().open(query, candidates)
+    lexical = session.score([(row,) for row in range(len(candidates))])
     values = (
-        math.log1p(len(words)),
+        math.log1p(len(lexical_tokens(query))),
         *_best_lead_spread(dense),
         *_best_lead_spread(lexical),
         _rank_correlation(dense, lexical),
         _mean_cosine(units),
-        sum(map(bool, shared)) / len(candidates),
-        len(set().union(*shared)) / max(len(set(words)), 1),
+        session.occurs.any(axis=1).mean(),
+        session.occurs.any(axis=0).sum() / max(session.occurs.shape[1], 1),
         _non_ascii(query),
     )
     return QueryFeatures(vectors.mean(axis=0, dtype=np.float64).astype(np.float32), np.array(values, np.float32))
@@ -125,8 +125,9 @@ def embed_candidates(
         store: Where most of them come from; an index of kind ivfpq has its vectors approximately. None embeds all.
     """
     vectors = np.zeros((len(candidates), embedder.dimension), np.float32)
-    rows = np.full(len(candidates), -1) if store is None else store.rows_of([chunk.id for chunk in candidates])
+    rows = np.full(len(candidates), -1)
     if store is not None:
+        rows = store.rows_of([chunk.id for chunk in candidates])
         # An id can be another's of the same name: what was embedded is the text.
         same = [
             row >= 0 and store.chunks.at(row).text == c.text for row, c in zip(rows.tolist(), candidates, strict=True)
@@ -138,11 +139,6 @@ def embed_candidates(
     if missing:
         vectors[missing] = embedder.encode([candidates[at].text for at in missing])
     return vectors
-
-
-def _units(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of `[n, d]` at unit length; a row of zeros stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _best_lead_spread(scores: NDArray[np.float64]) -> tuple[float, float, float]:

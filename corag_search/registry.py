@@ -8,13 +8,15 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
 from corag_search.errors import InputError
 
+E = TypeVar("E", bound=StrEnum)
 _KINDS = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", NoneType: "null"}
 
 
@@ -90,6 +92,18 @@ def whole(name: str, value: object, least: int = 1, unit: str = "", most: int | 
     if most is not None and number > most:
         raise InputError(f"{name} must be at most {most:,}, got {number:,}")
     return number
+
+
+def one_of(name: str, value: str, kind: type[E]) -> E:
+    """The member of a closed choice that has this value.
+
+    Raises:
+        InputError: There is none; the message, which begins with the name, lists what there is.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        raise InputError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from None
 
 
 def _plain(value: Any) -> Any:

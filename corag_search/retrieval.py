@@ -55,7 +55,7 @@ class LexicalRetriever:
         self._store = store
 
     def retrieve(self, query: str, k: int, *, embedding: NDArray[np.float32] | None = None) -> list[Chunk]:
-        return [self._store.chunks[row] for row in self._store.lexical.search(query, whole("candidates", k))]
+        return [self._store.chunks[row] for row in self._store.lexical.search(query, k)]
 
 
 class HybridRetriever(EmbeddingRetriever):

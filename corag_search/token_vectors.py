@@ -18,7 +18,7 @@ from corag_search.chunk import Chunk
 from corag_search.embedders.base import Embedder, Vectors
 from corag_search.errors import InputError
 from corag_search.files import DirectoryFormat, read_unless_replaced, replacing_directory, sha256_of
-from corag_search.registry import whole
+from corag_search.registry import one_of, whole
 from corag_search.store import EmbedderIdentity
 
 MANIFEST, VECTORS, SCALES = "manifest.json", "vectors.bin", "scales.bin"
@@ -130,7 +130,7 @@ class TokenVectors:
         """
         if not chunks:
             raise InputError("there are no chunks to encode; the corpus is empty")
-        kind = _precision(precision)
+        kind = one_of("precision", precision, Precision)
         kept = encoder.dimension if dimension is None else whole("dimension", dimension)
         if kept > encoder.dimension:
             raise InputError(f"dimension must be at most the encoder's {encoder.dimension}, got {kept}")
@@ -214,11 +214,8 @@ class TokenVectors:
 
     def of(self, text: str) -> Vectors | None:
         """A text's vectors `[tokens, info.dimension]`; None when it is not stored."""
-        row = self._row.get(_key(text))
-        if row is None:
-            return None
-        span = slice(self._starts[row], self._starts[row + 1])
-        return self._vectors[span].astype(np.float32) * self._scales[span][:, None]
+        span = self._span(text)
+        return None if span is None else self._vectors[span].astype(np.float32) * self._scales[span][:, None]
 
     def maxima(self, tokens: Vectors, texts: Sequence[str]) -> tuple[NDArray[np.intp], Vectors]:
         """The best inner product of each query token in each text (MaxSim, arXiv:2004.12832).
@@ -230,10 +227,9 @@ class TokenVectors:
         Returns:
             Which of the texts are stored `[m]`, and their maxima `[m, query tokens]`.
         """
-        rows = [self._row.get(_key(text)) for text in texts]
-        found = np.array([number for number, row in enumerate(rows) if row is not None], np.intp)
+        stored = {number: span for number, text in enumerate(texts) if (span := self._span(text)) is not None}
+        found, spans = np.array([*stored], np.intp), list(stored.values())
         maxima = np.full((len(found), len(tokens)), LEAST, np.float32)
-        spans = [slice(self._starts[row], self._starts[row + 1]) for row in rows if row is not None]
         lengths = np.array([span.stop - span.start for span in spans], np.intp)
         filled = np.flatnonzero(lengths)
         if len(filled):
@@ -245,11 +241,13 @@ class TokenVectors:
 
     def _stored(self, text: str) -> tuple[bytes, bytes] | None:
         """A text's vectors and scales as they lie on disk."""
+        span = self._span(text)
+        return None if span is None else (self._vectors[span].tobytes(), self._scales[span].tobytes())
+
+    def _span(self, text: str) -> slice | None:
+        """Where the vectors of a text lie."""
         row = self._row.get(_key(text))
-        if row is None:
-            return None
-        span = slice(self._starts[row], self._starts[row + 1])
-        return self._vectors[span].tobytes(), self._scales[span].tobytes()
+        return None if row is None else slice(self._starts[row], self._starts[row + 1])
 
 
 def _write(
@@ -325,13 +323,6 @@ def _mapped(path: Path, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
     if path.stat().st_size != np.prod(shape) * np.dtype(kind).itemsize:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes for the shape {list(shape)}")
     return np.memmap(path, kind, "r", shape=shape).view(np.ndarray)
-
-
-def _precision(precision: str) -> Precision:
-    try:
-        return Precision(precision)
-    except ValueError:
-        raise InputError(f"precision must be one of {', '.join(Precision)}, got {precision!r}") from None
 
 
 def _key(text: str) -> bytes:

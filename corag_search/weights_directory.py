@@ -98,8 +98,7 @@ def check_unchanged(config: Mapping[str, Any]) -> None:
 
 
 def _checksum(config: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in config.items() if name != CHECKSUM}
-    return digest_of(rest)
+    return digest_of({name: value for name, value in config.items() if name != CHECKSUM})
 
 
 def write_weights(

@@ -117,9 +117,8 @@ def _of_document(
 
 
 def _suits(dataset: Dataset, part: Question, other: Question, apart: bool) -> bool:
-    """Whether `other` can follow in a compound question that has `part`."""
-    joint = _joint(part)
-    if part.language != other.language or joint is not _joint(other) or not _can_follow(other.text, joint):
+    """Whether `other` can follow in a compound question that has `part`; both can be joined, by their language."""
+    if part.language != other.language or not _can_follow(other):
         return False
     words, others = _words(part.text), _words(other.text)
     if len(words & others) >= _SIMILAR * len(words | others) or set(part.answers) & set(other.answers):
@@ -150,11 +149,11 @@ def _joint(question: Question) -> _Joint | None:
     return _ENGLISH if _ASKS.search(text) else None
 
 
-def _can_follow(text: str, joint: _Joint | None) -> bool:
+def _can_follow(question: Question) -> bool:
     # A pronoun would point into the part before it.
-    if joint is _CHINESE:
-        return not _POINTING_CHINESE.search(text)
-    return bool(_OPENING.match(_stripped(text))) and not _POINTING.search(text)
+    if question.language.startswith("zh"):
+        return not _POINTING_CHINESE.search(question.text)
+    return bool(_OPENING.match(_stripped(question.text))) and not _POINTING.search(question.text)
 
 
 def _stripped(text: str) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
+from corag_search.texts import check_text
 from data_prep.splits import COMPOUND, assign_splits, shuffle_key
 
 __all__ = [
@@ -198,7 +199,8 @@ def check_document(document: Document, others: Mapping[str, Document]) -> None:
         raise InputError(f"two documents have the id {document.id!r}; ids must be unique: rename or remove one")
     if not document.text.strip():
         raise InputError(f"document {document.id!r} has no text; fill it or remove it")
-    _check_unicode(f"document {document.id!r}", (document.id, document.text, document.title))
+    for name in ("id", "text", "title", "domain", "language"):
+        check_text(f"document {document.id!r}: {name}", getattr(document, name))
 
 
 def check_question(question: Question, documents: Mapping[str, Document], others: Iterable[str]) -> None:
@@ -209,7 +211,10 @@ def check_question(question: Question, documents: Mapping[str, Document], others
         raise InputError(f"two questions have the id {question.id!r}; ids must be unique: rename or remove one")
     if not question.text.strip():
         raise InputError(f"question {question.id!r} has no text; fill it or remove it")
-    _check_unicode(f"question {question.id!r}", (question.id, question.text, *question.answers))
+    for name in ("id", "text", "domain", "kind", "language"):
+        check_text(f"question {question.id!r}: {name}", getattr(question, name))
+    for answer in question.answers:
+        check_text(f"question {question.id!r}: an answer", answer)
     for gold in question.gold_passages:
         if gold.document not in documents:
             raise InputError(f"question {question.id!r}: gold passage in {_no_document(gold.document, documents)}")
@@ -224,15 +229,3 @@ def check_question(question: Question, documents: Mapping[str, Document], others
 def _no_document(document_id: str, documents: Mapping[str, Document]) -> str:
     first = next(iter(documents), None)
     return f"document {document_id!r}, which is not in the corpus ({len(documents)} documents, the first is {first!r})"
-
-
-def _check_unicode(what: str, texts: Iterable[str]) -> None:
-    # JSON can spell half of a surrogate pair; neither a tokenizer nor a file can take it.
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"{what} contains {text[error.start]!r} at character {error.start}, half of a surrogate pair; "
-                "only whole characters are allowed: export the data again as UTF-8"
-            ) from None

@@ -66,12 +66,9 @@ class Worker:
             scorer: With everything loaded.
             searches: Questions that search at a time.
             answers: Answers that the generator is asked for at a time.
-
-        Raises:
-            InputError: A number below 1.
         """
         self.scorer = scorer
-        self.in_flight = whole("workers", searches) + whole("llm_concurrency", answers) - 1
+        self.in_flight = searches + answers - 1
         self._searches = threading.Semaphore(searches)
         self._answers = ThreadPoolExecutor(answers, thread_name_prefix="answers")
 

@@ -13,6 +13,7 @@ from data_prep.grid import LabelGrid
 
 PROBED = 2  # questions that an estimate stands on
 _MILLION = 1_000_000
+_USAGE = ("calls", "prompt_tokens", "answer_tokens", "search_seconds", "answer_seconds")
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,8 @@ class Work:
             evaluations.update(record["evaluations"])
             usage.update(record["usage"])
             searches += len(record["evaluations"]) * len(grid.exploration) * len(grid.cost_coefficient)
-        used = {name: usage[name] for name in ("calls", "prompt_tokens", "answer_tokens")}
-        seconds = {name: usage[name] for name in ("search_seconds", "answer_seconds")}
-        return cls(questions=len(measured), searches=searches, evaluations=evaluations, **used, **seconds)
+        used = {name: usage[name] for name in _USAGE}
+        return cls(questions=len(measured), searches=searches, evaluations=evaluations, **used)
 
     def scaled(self, questions: int) -> Work:
         """The work of so many questions that cost what these do on average."""
@@ -83,11 +83,7 @@ class Work:
             questions=questions,
             searches=self.searches * factor,
             evaluations={name: count * factor for name, count in self.evaluations.items()},
-            calls=self.calls * factor,
-            prompt_tokens=self.prompt_tokens * factor,
-            answer_tokens=self.answer_tokens * factor,
-            search_seconds=self.search_seconds * factor,
-            answer_seconds=self.answer_seconds * factor,
+            **{name: getattr(self, name) * factor for name in _USAGE},
         )
 
     def hours(self, workers: int, llm_concurrency: int, in_flight: int) -> float:
@@ -122,18 +118,17 @@ def work_rows(works: Iterable[tuple[Work, float]], price: TokenPrice) -> list[tu
     columns = [work.to_dict(hours, price) for work, hours in works]
     rerankers = list(dict.fromkeys(name for column in columns for name in column["evaluations"]))
 
-    def row(title: str, values: Iterable[Any]) -> tuple[str, ...]:
-        return title, *(f"{value:,}" for value in values)
+    def row(title: str, name: str) -> tuple[str, ...]:
+        return title, *(f"{column[name]:,}" for column in columns)
 
-    rows = [row(name, [column[name] for column in columns]) for name in ("questions", "searches")]
+    rows = [row("questions", "questions"), row("searches", "searches")]
+    for name in rerankers:
+        rows.append((f"evaluations, {name}", *(f"{column['evaluations'].get(name, 0):,}" for column in columns)))
     rows += [
-        row(f"evaluations, {name}", [column["evaluations"].get(name, 0) for column in columns]) for name in rerankers
+        row("LLM calls", "llm_calls"),
+        row("prompt tokens", "prompt_tokens"),
+        row("answer tokens", "answer_tokens"),
     ]
-    rows += [
-        row(title, [column[name] for column in columns])
-        for title, name in (("LLM calls", "llm_calls"), ("prompt tokens", "prompt_tokens"))
-    ]
-    rows.append(row("answer tokens", [column["answer_tokens"] for column in columns]))
     rows.append(("hours", *(_decimal(column["hours"]) for column in columns)))
     if price != TokenPrice():
         rows.append(("price", *(_decimal(column["price"]) for column in columns)))

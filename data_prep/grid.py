@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -11,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from corag_search.config import SearchConfig
 from corag_search.errors import InputError
+from corag_search.texts import shown
 
 
 class GridPoint(NamedTuple):
@@ -53,6 +56,11 @@ class LabelGrid:
         if any(value < 1 or not value.is_integer() for value in whole):
             raise InputError(f"grid: iterations must be whole numbers, at least 1, got {list(self.iterations)}")
         object.__setattr__(self, "iterations", tuple(int(value) for value in whole))
+        greatest = GridPoint(self.exploration[-1], self.cost_coefficient[-1], self.iterations[-1])
+        try:
+            SearchConfig(**greatest._asdict())  # no search could be made with a greater value than it allows
+        except InputError as error:
+            raise InputError(f"grid: {error}") from None
 
     @classmethod
     def from_dict(cls, axes: Mapping[str, Any]) -> LabelGrid:
@@ -150,6 +158,7 @@ def _axis(name: str, values: object) -> tuple[float, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
         raise InputError(f"grid: {name} must be a list of at least one number, got {values!r}")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise InputError(f"grid: {name} must hold finite numbers, at least 0, got {value!r}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value <= sys.float_info.max:  # beyond it a whole number is no float
+            raise InputError(f"grid: {name} must hold finite numbers, at least 0, got {shown(value)}")
     return tuple(sorted({float(value) for value in values}))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corag_search.errors import InputError
-from corag_search.registry import whole
+from corag_search.registry import one_of, whole
 from data_prep.scoring import LLM, check_references
 from data_prep.splits import SplitBy, check_split_by
 
@@ -69,13 +69,14 @@ class JobOptions:
         for name in ("workers", "llm_concurrency"):
             whole(name, getattr(self, name))
         check_split_by(self.split_by)
-        if self.engine not in list(EngineName):
-            raise InputError(f"engine must be one of {', '.join(EngineName)}, got {self.engine!r}")
+        engine = one_of("engine", self.engine, EngineName)
         for name in ("worker_cpus", "worker_gpus"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be a number, at least 0, got {getattr(self, name)!r}")
-        if self.engine == EngineName.LOCAL and self.ray_address is not None:
-            raise InputError(f"ray_address={self.ray_address!r} is for engine=ray, got engine=local; set engine to ray")
+        for name in ("ray_address", "worker_cpus", "worker_gpus"):
+            value = getattr(self, name)
+            if engine is EngineName.LOCAL and value != getattr(JobOptions, name):
+                raise InputError(f"{name}={value!r} is for engine=ray, got engine=local; set engine to ray")
 
     @cached_property
     def rescored(self) -> LabelTable | None:

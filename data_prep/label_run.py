@@ -142,16 +142,13 @@ def probe_questions(
     check_job(wanted, out, scoring_of(fingerprint)["references"])
     with _opened(out, fingerprint) as ledger:
         pending = [question for question in wanted if _is_pending(ledger, question, retry_failed)]
-        missing = min(max(count - _measured(ledger), 0), len(pending))
+        measured = sum("usage" in record for record in ledger.done.values())
+        missing = min(max(count - measured, 0), len(pending))
         chosen = [pending[i * len(pending) // missing] for i in range(missing)]
         labelled = set(_work(ledger, engine, chosen, progress))
         ids = {question.id for question in wanted}
         done = {name: record for name, record in ledger.done.items() if name in ids}
     return done, len(pending) - len(labelled)
-
-
-def _measured(ledger: Ledger) -> int:
-    return sum("usage" in record for record in ledger.done.values())
 
 
 @contextmanager

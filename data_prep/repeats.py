@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from corag_search.errors import InputError
-from data_prep.table_files import METRICS, check_fractions
+from data_prep.table_files import METRICS, check_fractions, refuse_repeated
 
 _KEY = ["question_id", "order_key", "reference", "sample"]
-_MEASURES = list(METRICS)
 _TOLERANCE = 1e-6
 
 
@@ -24,10 +23,8 @@ def ordered_repeats(repeats: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame
             or a score is not the mean of its repeats.
     """
     keyed = repeats.assign(order_key=_order_keys(repeats["order"])).sort_values(_KEY, kind="stable", ignore_index=True)
-    check_fractions(keyed, _MEASURES, "repeats")
-    if keyed.duplicated(_KEY).any():
-        first = keyed.loc[keyed.duplicated(_KEY), _KEY].iloc[0].to_dict()
-        raise InputError(f"repeats: repeated row(s) of one key, the first is {first}")
+    check_fractions(keyed, METRICS, "repeats")
+    refuse_repeated(keyed, _KEY, "repeats")
     kinds = keyed["reference"].nunique() * keyed["sample"].nunique()
     sizes = keyed.groupby(["question_id", "order_key"]).size()
     if kinds < 2 or (sizes != kinds).any():
@@ -35,20 +32,20 @@ def ordered_repeats(repeats: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame
             f"repeats: every order needs a score for each of at least 2 references or samples, there are {kinds} and "
             f"an order with {int(sizes.min())}; label again"
         )
-    unknown = ~_pairs(scores).isin(pd.MultiIndex.from_frame(keyed[["question_id", "order_key"]]))
-    if unknown.any():
-        row = scores.iloc[int(np.argmax(unknown))]
+    at = pd.MultiIndex.from_frame(keyed[["question_id", "order_key"]])[::kinds].get_indexer(_pairs(scores))
+    if (at < 0).any():
+        row = scores.iloc[int(np.argmax(at < 0))]
         raise InputError(f"repeats: order {row['order'].tolist()} of question {row['question_id']!r} is missing")
-    ordered = keyed.drop(columns="order_key")
-    for measure in _MEASURES:
-        off = np.abs(repeated_scores(ordered, scores, measure).mean(axis=0) - scores[measure].to_numpy()) > _TOLERANCE
+    for measure in METRICS:
+        means = keyed[measure].to_numpy().reshape(-1, kinds).mean(axis=1)
+        off = np.abs(means[at] - scores[measure].to_numpy()) > _TOLERANCE
         if off.any():
             row = scores.iloc[int(np.argmax(off))]
             raise InputError(
                 f"repeats: {measure} of question {row['question_id']!r}, order {row['order'].tolist()} is "
                 f"{row[measure]:g}, which is not the mean of its repeats; label again"
             )
-    return ordered
+    return keyed.drop(columns="order_key")
 
 
 def repeated_scores(repeats: pd.DataFrame, scores: pd.DataFrame, measure: str) -> npt.NDArray[np.float64]:

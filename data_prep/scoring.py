@@ -74,11 +74,6 @@ class Scorer(ABC):
         """Answers to each prompt."""
         return 1 + len(self.samplers)
 
-    @property
-    def repeated(self) -> bool:
-        """Whether an order has several scores, of several references or samples."""
-        return len(self.references) * self.samples > 1
-
     def label(self, question: Question, ask: Ask = map) -> dict[str, Any]:
         """All outcomes of one question, as plain values for the ledger: `search`, then `score`.
 
@@ -139,7 +134,7 @@ class Scorer(ABC):
                 for name, methods in searched.rivals.items()
             },
             "scores": {key: [tokens[key], *_mean(own)] for key, own in repeats.items()},
-            **({"repeats": repeats} if self.repeated else {}),
+            **({"repeats": repeats} if len(self.references) * self.samples > 1 else {}),
             "evaluations": searched.evaluations,
             "answers": len(orders),
             "usage": {
@@ -158,6 +153,9 @@ class Scorer(ABC):
 
     def _answering(self) -> dict[str, Any]:
         """The part of the fingerprint that is about prompts, answers and scores."""
+        # Left out for one answer against one reference of the generator's, as tables had it before there was a choice.
+        usual = self.references == (LLM,) and not self.samplers
+        scoring = {} if usual else {"scoring": {"references": list(self.references), "samples": self.samples}}
         return {
             "generator": {
                 "name": self.generator.name,
@@ -165,14 +163,8 @@ class Scorer(ABC):
                 "max_answer_tokens": self.config.max_answer_tokens,
             },
             "prompt": self.config.prompt.fingerprint,
-            **self._scoring(),
+            **scoring,
         }
-
-    def _scoring(self) -> dict[str, Any]:
-        # Left out for one answer against one reference of the generator's, as tables had it before there was a choice.
-        if self.references == (LLM,) and not self.samplers:
-            return {}
-        return {"scoring": {"references": list(self.references), "samples": self.samples}}
 
     def _prompt(self, question: Question, texts: Sequence[str]) -> str:
         prompt = self.config.prompt.fill(question.text, texts)

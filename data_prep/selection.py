@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corag_search.errors import InputError
+from corag_search.registry import one_of
 from data_prep.grid import GridPoint, LabelGrid
 from data_prep.table import LabelTable
 
@@ -102,12 +103,8 @@ class BestLabels:
         """
         total = len(self.question_ids)
         counts = Counter(self.reasons)
-        rows = [("questions", "", str(total))]
-        rows += [
-            ("kept" if reason is Reason.KEPT else "fell out", "" if reason is Reason.KEPT else reason.value, text)
-            for reason in Reason
-            if (text := _share(counts[reason], total)) and (counts[reason] or reason is Reason.KEPT)
-        ]
+        rows = [("questions", "", str(total)), ("kept", "", _share(counts.pop(Reason.KEPT, 0), total))]
+        rows += [("fell out", reason.value, _share(counts[reason], total)) for reason in Reason if counts[reason]]
         if self.agreement is not None:
             rows.append(("same best reranker in both halves", "of all", f"{self.agreement.mean():.0%}"))
             if self.kept.any():
@@ -149,10 +146,8 @@ def choose_labels(
     """
     if not math.isfinite(minimum_gain) or minimum_gain < 0:
         raise InputError(f"minimum_gain must be a finite number, at least 0, got {minimum_gain!r}")
-    if mode not in list(GainMode):
-        raise InputError(f"gain mode must be one of {', '.join(GainMode)}, got {mode!r}")
-    if noise not in list(Noise):
-        raise InputError(f"noise must be one of {', '.join(Noise)}, got {noise!r}")
+    one_of("gain mode", mode, GainMode)
+    one_of("noise", noise, Noise)
     agreement = half_agreement(table)
     if noise != Noise.KEEP and agreement is None:
         raise InputError(

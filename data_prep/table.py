@@ -18,7 +18,7 @@ from corag_search.files import replacing_file
 from data_prep.grid import GridPoint, LabelGrid
 from data_prep.groups import connected
 from data_prep.repeats import ordered_repeats, repeated_scores
-from data_prep.table_features import check_features, check_rows
+from data_prep.table_features import check_features, check_names, check_rows
 from data_prep.table_files import (
     METRICS,
     OPTIONAL,
@@ -75,7 +75,8 @@ class LabelTable:
                 lacks a part.
         """
         self.fingerprint = _plain(fingerprint)
-        self.rerankers = _rerankers(self.fingerprint)
+        check_names("rerankers", _part(self.fingerprint, "rerankers"))
+        self.rerankers: list[str] = list(self.fingerprint["rerankers"])
         self.grid = LabelGrid.from_dict(_part(self.fingerprint, "grid"))
         self.embedder = _embedder(self.fingerprint)
         self.questions = _ordered_questions(conform(questions, "questions"), self.embedder["dimension"])
@@ -236,14 +237,6 @@ def _part(fingerprint: Mapping[str, Any], key: str) -> Any:
     if key not in fingerprint:
         raise InputError(f"fingerprint lacks {key!r}, has {', '.join(sorted(fingerprint)) or 'nothing'}")
     return fingerprint[key]
-
-
-def _rerankers(fingerprint: Mapping[str, Any]) -> list[str]:
-    names = _part(fingerprint, "rerankers")
-    usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
-    if not usable or len(set(names)) != len(names):
-        raise InputError(f"fingerprint: rerankers must be a list of distinct names, got {names!r}")
-    return list(names)
 
 
 def _embedder(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

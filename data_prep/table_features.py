@@ -27,12 +27,17 @@ def check_features(questions: pd.DataFrame, names: Any, dimension: int) -> None:
             f"{'and' if names is None else 'without'} the column; give both or neither"
         )
     if names is not None:
-        usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
-        if not usable or len(set(names)) < len(names):
-            raise InputError(f"fingerprint: statistics must be a list of distinct names, got {names!r}")
+        check_names("statistics", names)
         check_rows(questions, "statistics", len(names), "the fingerprint names so many")
     if "chunk_mean" in questions:
         check_rows(questions, "chunk_mean", dimension, "the embedder's dimension")
+
+
+def check_names(part: str, names: Any) -> None:
+    """Refuse a part of the fingerprint that is no list of distinct names (InputError)."""
+    usable = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
+    if not usable or len(set(names)) < len(names):
+        raise InputError(f"fingerprint: {part} must be a list of distinct names, got {names!r}")
 
 
 def check_rows(questions: pd.DataFrame, column: str, width: int, why: str) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 
 from corag_agent.callbacks.best_model import best_checkpoint
 from corag_agent.export import export
+from corag_agent.seen import table_digest
 from corag_search.agent_format import CONFIG_FILE
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
@@ -70,13 +69,13 @@ class WandbLineage(Callback):
                     _use(run, artifact)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Exports the best checkpoint and records it as what the run has made."""
+        """Exports the best checkpoint and records it as what the run has made; W&B is not told of single questions."""
         best = best_checkpoint(trainer)
         if not self._export or best is None:
             return
         for run in wandb_runs(trainer):
             try:
-                folder = export(best, Path(trainer.default_root_dir) / EXPORT_FOLDER)
+                folder = export(best, Path(trainer.default_root_dir) / EXPORT_FOLDER, seen=False)
             except InputError as error:
                 logger.warning("the agent is not exported, so W&B has no artifact of it: %s", error)
                 return
@@ -102,17 +101,6 @@ def label_record(table: LabelTable) -> dict[str, Any]:
         "fingerprint": without_folders(table.fingerprint),
         "questions": table.questions["split"].value_counts().sort_index().to_dict(),
     }
-
-
-def table_digest(table: LabelTable) -> str:
-    """SHA-256 over all that training takes from the table: ids, splits, documents, inputs, scores and tokens."""
-    names = [table.questions["question_id"].to_list(), table.questions["split"].to_list(), table.documents]
-    digest = hashlib.sha256(json.dumps([table.fingerprint, names], sort_keys=True).encode())
-    inputs = (table.embeddings, table.chunk_means, table.statistics)
-    for array in (*inputs, table.rouge(), table.tokens, table.repeated()):
-        if array is not None:
-            digest.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def _write_labels(table: LabelTable, record: dict[str, Any], folder: Path, kind: LabelRecord) -> list[Path]:

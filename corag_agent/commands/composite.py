@@ -55,18 +55,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
-    from corag_agent.callbacks.lineage import table_digest
     from corag_agent.composite.merged import is_merged, sources_of
-    from corag_agent.composite.seen import Seen, of_splits
-    from corag_agent.composite.sources import Source, load_parts, one_each
-    from corag_agent.composite.training import check_out, train_composite, write_composite
+    from corag_agent.composite.seen import of_splits, seen_of
+    from corag_agent.composite.sources import Source, known_questions, load_parts, one_each
+    from corag_agent.composite.training import train_composite, write_composite
+    from corag_agent.seen import table_digest
+    from corag_search.files import check_replaceable
+    from corag_search.rerankers.composite_model import COMPOSITE
     from corag_search.store import VectorStore
     from data_prep.progress import progress_bar
     from data_prep.readers import read_dataset
     from data_prep.table import LabelTable
 
     config = pipeline_of(arguments)
-    check_out(arguments.out)
+    check_replaceable(arguments.out, COMPOSITE.directory)  # before the work, not only at its end
     if arguments.stores is None and config.store is None:
         raise InputError("store is not set; name the directory that was labelled with, or --stores with one for each")
     paths = arguments.labels
@@ -82,21 +84,19 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
         raise InputError(f"labels must be tables of different names, got {', '.join(path.name for path in paths)}")
     parts, identities = load_parts(config.rerankers, tables)
     datasets = {name: read_dataset(name, arguments.reader, seed=arguments.seed) for name in dict.fromkeys(data)}
-    given = [(datasets[name], VectorStore.load(store)) for name, store in zip(data, stores, strict=True)]
-    composing = (arguments.compose, arguments.seed)
+    known = {name: known_questions(own, arguments.compose, arguments.seed) for name, own in datasets.items()}
+    given = [(datasets[name], VectorStore.load(store), known[name]) for name, store in zip(data, stores, strict=True)]
     if merged is not None:
-        sources = sources_of(merged, tables[merged], given, *composing)
+        sources = sources_of(merged, tables[merged], given)
     else:
-        sources = [
-            Source.of(path, table, *own, *composing) for (path, table), own in zip(tables.items(), given, strict=True)
-        ]
+        sources = [Source.of(path, table, *own) for (path, table), own in zip(tables.items(), given, strict=True)]
     sources = of_splits(sources, arguments.splits)
     settings = {name: getattr(arguments, name) for name in ("folds", "strength", "seed")}
     with progress_bar("score the labelled orders", sum(len(source.table) for source in sources)) as advance:
         trained = train_composite(sources, parts, identities, **settings, progress=advance)
     fingerprints = {source.name: source.table.fingerprint for source in sources}
     digests = {path.name.removesuffix(".parquet"): table_digest(table) for path, table in tables.items()}
-    seen = Seen.of(sources, arguments.splits, digests)
+    seen = seen_of(sources, arguments.splits, digests)
     write_composite(trained, arguments.out, fingerprints, settings, seen)
     _print(trained, arguments)
 

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
         if arguments.dry_run:
             _print_estimates(estimate_job(job, whole("probe", arguments.probe)), arguments.json, options)
             return 0
-        ledger = ledger_state(job) if arguments.collect else run_job(job).ledger
+        ledger = ledger_state(job) if arguments.collect else run_job(job)
         evaluated = collect(job, ledger.done, ledger.failed)
     evaluated.write(arguments.out)
     warn_of_seen(job, evaluated if arguments.splits is None else evaluated.of_splits(arguments.splits))
@@ -146,13 +146,9 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
     if arguments.splits is not None:
         evaluated = evaluated.of_splits(arguments.splits)
     resamples = arguments.resamples
-    settings = {
-        "by": (arguments.by,),
-        "seed": arguments.seed,
-        "by_document": arguments.by_document,
-        "resamples": resamples,
-    }
-    tables = {name: tables_of(evaluated, name, arguments.baseline, **settings) for name in experiments(evaluated)}
+    settings = {name: getattr(arguments, name) for name in ("seed", "by_document", "resamples")}
+    by = (arguments.by,)
+    tables = {name: tables_of(evaluated, name, arguments.baseline, by, **settings) for name in experiments(evaluated)}
     counts_of_agents = held_out_counts(evaluated.records)
     if arguments.json:
         json_of = {name: json_tables(one) for name, one in tables.items()}
@@ -161,7 +157,7 @@ def _print_run(evaluated: EvaluationRun, arguments: argparse.Namespace) -> None:
         print_json({"out": str(arguments.out), **counts, "tables": json_of, "structure": structure})
         return
     for name, one in tables.items():
-        print_out("\n\n".join(printed_tables(one, name, arguments.baseline, settings["by"])))
+        print_out("\n\n".join(printed_tables(one, name, arguments.baseline, by)))
     if evaluated.structure is not None:
         print_out(structure_text(evaluated, resamples))
     for error, group in evaluated.records[evaluated.records["error"] != ""].groupby("error"):

@@ -14,9 +14,7 @@ def run_arguments(arguments: Sequence[str]) -> None:
 
     try:
         cli = training_cli(["fit", *arguments])
-    except SystemExit as end:
-        if end.code:  # Lightning's answer to Ctrl-C
-            raise KeyboardInterrupt from end
+    except SystemExit:  # after --help or --print_config
         return
     best: Any = cli.trainer.checkpoint_callback
     path, score = getattr(best, "best_model_path", ""), getattr(best, "best_model_score", None)

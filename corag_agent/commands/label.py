@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.label_tables import add_tables, print_selection, run_on_tables
+from corag_agent.commands.label_tables import add_tables, check_named, print_selection, run_on_tables
 from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from data_prep.readers import read_dataset
     from data_prep.rescoring import questions_of
 
+    check_named(arguments, named)
     if run_on_tables(arguments):
         return 0
     for name in ("data", "out"):
@@ -86,9 +87,9 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     questions = made or _usable(dataset, options) or dataset.questions
     if options.rescored is not None:
         questions = questions_of(options.rescored, questions)
-    asked = replace(dataset, questions=questions)
-    dataset = replace(dataset, questions=(*dataset.questions, *made))
-    chosen = asked if arguments.limit is None else asked.select(arguments.limit, arguments.seed)
+    chosen = replace(dataset, questions=questions).select(arguments.limit, arguments.seed)
+    if made:
+        dataset = replace(dataset, questions=(*dataset.questions, *made))
     config = pipeline_of(arguments)
     if options.rescored is None:
         _warn_of_one_reranker(config)
@@ -117,7 +118,7 @@ def _options(arguments: argparse.Namespace) -> JobOptions:
 
 def _usable(dataset: Dataset, options: JobOptions) -> tuple[Question, ...]:
     """The questions that have what they are scored against."""
-    from data_prep.labelling import HUMAN, LLM
+    from data_prep.scoring import HUMAN, LLM
 
     return tuple(
         question

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,12 @@ from corag_search.errors import InputError
 
 if TYPE_CHECKING:
     from data_prep.selection import BestLabels
+
+# Options that say something about others, of which one must be given.
+_ABOUT = {
+    **dict.fromkeys(("minimum_gain", "gain_mode", "noise"), ("select", "merge")),
+    "probe": ("dry_run",),
+}
 
 
 def add_tables(parser: ArgumentParser) -> None:
@@ -29,14 +36,26 @@ def add_tables(parser: ArgumentParser) -> None:
         action="store_true",
         help="With --merge, also of a single table: leave the reference answers out, so that it can be published.",
     )
-    parser.add_argument("--minimum_gain", type=float, default=0.1, help="With --select: lead that a question needs.")
-    parser.add_argument("--gain_mode", type=str, default="relative", help="With --select: relative or absolute.")
+    parser.add_argument(
+        "--minimum_gain", type=float, default=0.1, help="With --select or --merge: lead that a question needs."
+    )
+    parser.add_argument(
+        "--gain_mode", type=str, default="relative", help="With --select or --merge: relative or absolute."
+    )
     parser.add_argument(
         "--noise",
         type=str,
         default="keep",
-        help="With --select: questions whose repeated scores disagree are to keep, weight or drop.",
+        help="With --select or --merge: questions whose repeated scores disagree are to keep, weight or drop.",
     )
+
+
+def check_named(arguments: argparse.Namespace, named: Set[str]) -> None:
+    """Refuse an option on the command line that says something about one that was not given (InputError)."""
+    for option, others in _ABOUT.items():
+        if option in named and not any(getattr(arguments, other) for other in others):
+            missing = " or ".join(f"--{other}" for other in others)
+            raise InputError(f"--{option} says something about {missing}, which was not given; add it or leave it out")
 
 
 def run_on_tables(arguments: argparse.Namespace) -> bool:

@@ -4,14 +4,48 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter
+from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter, Namespace
 
+from corag_agent.commands.refusals import expected, no_group, not_of_kind, refusal
 from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
+
+
+class _Parser(ArgumentParser):
+    """Refuses in one line, which names the file that an option stands in."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raises what a user is to read (ArgumentError)."""
+        raise argparse.ArgumentError(None, refusal(message, self)) from ex
+
+    def parse_path(self, path: Any, *given: Any, **options: Any) -> Namespace:
+        """As that of jsonargparse, which looks for unknown options only when all files are read."""
+        try:
+            parsed = super().parse_path(path, *given, **options)
+            self.validate(parsed, skip_required=True)
+        except (argparse.ArgumentError, TypeError, KeyError) as error:
+            raise argparse.ArgumentError(None, f"{path}: {refusal(str(error), self)}") from error
+        return parsed
+
+    def _check_value_key(self, action: argparse.Action, value: Any, key: str, *given: Any, **options: Any) -> Any:
+        if action.nargs == "+" and isinstance(value, str):
+            raise TypeError(not_of_kind(key, expected(list), value))
+        return super()._check_value_key(action, value, key, *given, **options)
+
+    def parse_args(self, *given: Any, **options: Any) -> Namespace:  # type: ignore[override]
+        """As that of jsonargparse, which takes anything from a file for a flag or a group of options."""
+        parsed = super().parse_args(*given, **options)
+        for action in self._actions:
+            name, value = action.dest, parsed.get(action.dest)
+            if isinstance(action, argparse._StoreTrueAction) and not isinstance(value, bool):
+                self.error(not_of_kind(name, expected(bool), value))
+            if name in (self.groups or {}) and not isinstance(value, Namespace):
+                self.error(no_group(name, value))
+        return parsed
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter, DefaultHelpFormatter):
@@ -27,12 +61,13 @@ def make_parser(program: str, summary: str, example: str, defaults: Sequence[str
         example: Lines that show its use.
         defaults: YAML files that stand below what the user gives.
     """
-    parser = ArgumentParser(
+    parser = _Parser(
         prog=program,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=f"example:\n{example}",
         formatter_class=_HelpFormatter,
         exit_on_error=False,
+        allow_abbrev=False,
         default_config_files=list(defaults),
     )
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file of these options; may come several times.")

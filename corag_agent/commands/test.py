@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 
 def run_arguments(arguments: Sequence[str]) -> None:
     from corag_agent.training import training_cli
 
-    try:
+    with contextlib.suppress(SystemExit):  # after --help or --print_config
         training_cli(["test", *arguments])
-    except SystemExit as end:
-        if end.code:  # Lightning's answer to Ctrl-C
-            raise KeyboardInterrupt from end

@@ -13,8 +13,8 @@ from corag_agent.composite.validation import Chooser
 from corag_search.rerankers.composite_features import feature_names
 
 if TYPE_CHECKING:
-    from corag_agent.composite.seen import Seen
     from corag_agent.composite.training import TrainedComposite
+    from corag_agent.seen import Seen
 
 HEADER = ("chosen by", "ROUGE-L", "tokens", "rank correlation", "composite above it by")
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from corag_agent.composite.sources import Source, known_questions
+from corag_agent.composite.sources import Source, candidates_of
 from corag_search.errors import InputError
 from corag_search.store import VectorStore
-from data_prep.dataset import Dataset
+from data_prep.dataset import Dataset, Question
 from data_prep.table import LabelTable
 
 
@@ -22,7 +22,7 @@ def is_merged(table: LabelTable) -> bool:
 
 
 def sources_of(
-    path: Path, table: LabelTable, given: Sequence[tuple[Dataset, VectorStore]], compose: int | None, seed: int
+    path: Path, table: LabelTable, given: Sequence[tuple[Dataset, VectorStore, Mapping[str, Question]]]
 ) -> list[Source]:
     """A source for each of the data sets, under its name, with the questions that are its own.
 
@@ -31,29 +31,26 @@ def sources_of(
     Args:
         path: Of the table.
         table: A merged one.
-        given: Each data set with the store that was labelled with.
-        compose: As of `Source.of`.
-        seed: As of `Source.of`.
+        given: Each data set with the store that was labelled with and its questions, as of `Source.of`.
 
     Raises:
         InputError: A question has no place, a data set no question, or they do not belong together.
     """
-    if "candidates" not in table.questions:
-        raise InputError(f"{path} does not name the candidates of its questions; label again with `corag label`")
-    left = dict(zip(table.questions["question_id"], table.questions["candidates"], strict=True))
+    left = candidates_of(path, table)
     sources = []
-    for dataset, store in given:
+    for dataset, store, known in given:
         prefix, chunks = f"{dataset.name}/", {chunk.id for chunk in store.chunks}
-        known = {prefix + name for name in known_questions(dataset, compose, seed)}
-        own = [name for name, candidates in left.items() if name in known and chunks.issuperset(candidates)]
+        named = {prefix + name for name in known}
+        own = [name for name, candidates in left.items() if name in named and chunks.issuperset(candidates)]
         if not own:
             raise InputError(
                 f"{path} has no question of {dataset.name} whose candidates are in the store that goes with it; name "
                 "--data and --stores in pairs, each pair once, with its compound questions"
             )
         part = part_of(table, own, prefix)
-        sources.append(replace(Source.of(path, part, dataset, store, compose, seed), name=dataset.name))
-        left = {name: candidates for name, candidates in left.items() if name not in own}
+        sources.append(replace(Source.of(path, part, dataset, store, known), name=dataset.name))
+        for name in own:
+            del left[name]
     if left:
         raise InputError(
             f"{path} is merged: {len(left)} of its {len(table)} questions are in none of the data with its store, the "

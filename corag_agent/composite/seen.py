@@ -1,17 +1,14 @@
-"""Which labelled questions a composite is trained on, and the record of it by which an evaluation knows them."""
+"""Which labelled questions a composite is trained on."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from corag_agent.composite.merged import part_of
 from corag_agent.composite.sources import Source
+from corag_agent.seen import Seen
 from corag_search.errors import InputError
-from corag_search.weights_directory import CONFIG_FILE
 from data_prep.groups import connected
 from data_prep.splits import undivided
 from data_prep.table_files import SPLITS, check_splits
@@ -47,58 +44,14 @@ def of_splits(sources: Sequence[Source], splits: Sequence[str]) -> list[Source]:
     return [replace(sources[at], table=part_of(sources[at].table, names)) for at, names in kept.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a composite was trained on.
+def seen_of(sources: Sequence[Source], splits: Sequence[str], tables: Mapping[str, str]) -> Seen:
+    """What a composite has seen that is trained on sources that `of_splits` gave.
 
-    Attributes:
-        splits: Whose questions, of those that were labelled.
-        tables: Digest of each label table, by name; see `table_digest`.
-        questions: `DATA/ID` of each, sorted.
-        documents: That hold their gold passages, as `document_names` has them, sorted.
+    Args:
+        sources: Those.
+        splits: As of `of_splits`.
+        tables: Digest of each label table, by name.
     """
-
-    splits: tuple[str, ...]
-    tables: Mapping[str, str]
-    questions: tuple[str, ...]
-    documents: tuple[str, ...]
-
-    @classmethod
-    def of(cls, sources: Sequence[Source], splits: Sequence[str], tables: Mapping[str, str]) -> Seen:
-        """Of sources that `of_splits` gave."""
-        named = [(source, name) for source in sources for name in source.table.questions["question_id"]]
-        return cls(
-            splits=tuple(split for split in SPLITS if split in splits),
-            tables=dict(tables),
-            questions=tuple(sorted({f"{source.data}/{name}" for source, name in named})),
-            documents=tuple(sorted({document for source, name in named for document in source.documents[name]})),
-        )
-
-    @classmethod
-    def read(cls, composite: Path) -> Seen | None:
-        """Of a composite's directory; None where it was made before that was recorded.
-
-        Raises:
-            InputError: The record is not readable.
-        """
-        given: Any = json.loads((composite / CONFIG_FILE).read_text(encoding="utf-8")).get("seen")
-        if given is None:
-            return None
-        try:
-            texts = {name: tuple(given[name]) for name in ("splits", "questions", "documents")}
-            return cls(tables=dict(given["tables"]), **texts)
-        except (KeyError, TypeError, ValueError):
-            raise InputError(
-                f"{composite / CONFIG_FILE}: seen must have splits, tables, questions and documents, got "
-                f"{str(given)[:60]}; make it again by `corag composite`"
-            ) from None
-
-    def knows(self, data: str, question_id: str, documents: Iterable[str]) -> bool:
-        """Whether it was trained on the question, or on another one about one of its documents.
-
-        Args:
-            data: Name of the data set.
-            question_id: Its id there.
-            documents: Names of the documents, by which an article's other languages and data sets are known too.
-        """
-        return f"{data}/{question_id}" in self.questions or not set(self.documents).isdisjoint(documents)
+    named = [(source, name) for source in sources for name in source.table.questions["question_id"]]
+    questions = (f"{source.data}/{name}" for source, name in named)
+    return Seen.of(splits, tables, questions, (one for source, name in named for one in source.documents[name]))

@@ -44,27 +44,25 @@ class Source:
 
     @classmethod
     def of(
-        cls, path: Path, table: LabelTable, dataset: Dataset, store: VectorStore, compose: int | None, seed: int
+        cls, path: Path, table: LabelTable, dataset: Dataset, store: VectorStore, known: Mapping[str, Question]
     ) -> Source:
         """Joins them.
 
         Args:
             path: Of the table; its name is the source's.
             table: The labels.
-            dataset: With the table's questions.
+            dataset: That was labelled.
             store: That the candidates came from.
-            compose: Compound questions that were composed for labelling; None for none.
-            seed: Of composing.
+            known: Questions of the data set by id, the table's among them; see `known_questions`.
 
         Raises:
             InputError: They do not belong together.
         """
         _check_store(path, table, store)
-        if "candidates" not in table.questions:
-            raise InputError(f"{path} does not name the candidates of its questions; label again with `corag label`")
-        questions = _questions(path, table, dataset, compose, seed)
+        candidates_of_all = candidates_of(path, table)
+        questions = _questions(path, table, dataset, known)
         chunks = {chunk.id: chunk for chunk in store.chunks}
-        for name, candidates in zip(table.questions["question_id"], table.questions["candidates"], strict=True):
+        for name, candidates in candidates_of_all.items():
             missing = [one for one in candidates if one not in chunks]
             if missing:
                 raise InputError(
@@ -89,11 +87,21 @@ def _check_store(path: Path, table: LabelTable, store: VectorStore) -> None:
             )
 
 
+def candidates_of(path: Path, table: LabelTable) -> dict[str, Sequence[str]]:
+    """Ids of each question's candidates, by its id.
+
+    Raises:
+        InputError: The table does not name them.
+    """
+    if "candidates" not in table.questions:
+        raise InputError(f"{path} does not name the candidates of its questions; label again with `corag label`")
+    return dict(zip(table.questions["question_id"], table.questions["candidates"], strict=True))
+
+
 def _questions(
-    path: Path, table: LabelTable, dataset: Dataset, compose: int | None, seed: int
+    path: Path, table: LabelTable, dataset: Dataset, known: Mapping[str, Question]
 ) -> Mapping[str, Question]:
     wanted = set(table.questions["question_id"])
-    known = known_questions(dataset, compose, seed)
     missing = sorted(wanted - set(known))
     if missing:
         raise InputError(
@@ -104,7 +112,13 @@ def _questions(
 
 
 def known_questions(dataset: Dataset, compose: int | None, seed: int) -> dict[str, Question]:
-    """The questions of a data set, and the compound ones that are composed of them, by id; see `Source.of`."""
+    """The questions of a data set, and the compound ones that are composed of them, by id.
+
+    Args:
+        dataset: Which.
+        compose: Compound questions that were composed for labelling; None for none.
+        seed: Of composing.
+    """
     composed = [] if compose is None else compose_questions(dataset, compose, seed)
     return {question.id: question for question in (*dataset.questions, *composed)}
 

@@ -12,10 +12,9 @@ from safetensors.numpy import save
 from corag_agent.composite.card import card_of
 from corag_agent.composite.examples import Example, examples_of
 from corag_agent.composite.fitting import STRENGTH, fit_composite
-from corag_agent.composite.seen import Seen
 from corag_agent.composite.sources import Source
 from corag_agent.composite.validation import Chooser, compare_choosers, groups_of, held_out_predictions
-from corag_search.files import check_replaceable
+from corag_agent.seen import Seen
 from corag_search.rerankers.base import Reranker
 from corag_search.rerankers.composite_features import feature_names
 from corag_search.rerankers.composite_model import COMPOSITE, CompositeModel, PartIdentity, read_composite
@@ -129,8 +128,3 @@ def write_composite(
     }
     weights = save(dict(sorted(trained.model.tensors().items())))
     write_weights(out, COMPOSITE, weights, config, card_of(trained, labels, settings, seen), check=read_composite)
-
-
-def check_out(out: Path) -> None:
-    """Refuse to write over anything but an earlier composite (InputError), before the work."""
-    check_replaceable(out, COMPOSITE.directory)

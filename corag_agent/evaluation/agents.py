@@ -16,11 +16,12 @@ from corag_agent.evaluation.task import Assigned
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
 from corag_search.files import digest_of
+from corag_search.weights_directory import CHECKSUM
 from data_prep.dataset import Question
 from data_prep.splits import shuffle_key
 
 # Parts of an export's configuration that say how it came about: no prediction depends on them.
-_HISTORY = ("metrics", "evaluation", "training")
+_HISTORY = ("metrics", "evaluation", "training", "seen", CHECKSUM)
 
 
 @dataclass(frozen=True)

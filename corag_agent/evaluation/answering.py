@@ -79,7 +79,6 @@ class Answerer:
 
     Attributes:
         made: Answers that the generator was asked for.
-        found: Answers that a cache gave.
         seconds: Spent on those that were made, of all threads together.
     """
 
@@ -102,7 +101,7 @@ class Answerer:
         """
         self.plain = generator
         self.cached = CachedGenerator(generator, answers)
-        self.made = self.found = 0
+        self.made = 0
         self.seconds = 0.0
         self._answers, self._tokenizer, self._config = answers, tokenizer, config
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="answers")
@@ -147,7 +146,6 @@ class Answerer:
         known = self._answers.get(self._key(prompt))
         if known is None:
             return self._made(self.cached, prompt)
-        self.found += 1
         return Answered(known.text, self._tokens(known), NAN)
 
     def _made(self, generator: Generator, prompt: str) -> Answered:

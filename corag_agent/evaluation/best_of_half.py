@@ -1,20 +1,44 @@
-"""The best reranker of each method, chosen on the half of the questions that a question is not in."""
+"""The best reranker of each method, chosen on the half of the questions that a question is not in, nor its document."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pandas as pd
 
+from corag_agent.evaluation.records import QUESTION
+from data_prep.groups import connected
 from data_prep.splits import shuffle_key
 
 BEST = "best"  # in place of a reranker's name: the best of the other half of the questions
 HALVINGS = 20  # over which means are taken
-_QUESTION = ["dataset", "question_id"]
 _HALF = ["run", "dataset", "method", "chunk_size", "budget", "variant", "half"]
 
 
-def half_of(dataset: str, question_id: str, seed: int = 0) -> int:
-    """Which half of the questions one belongs to, 0 or 1: by a hash, so that more questions move none."""
-    return shuffle_key(f"{seed}/half/{dataset}", question_id)[0] % 2
+def halves_of(records: pd.DataFrame, seed: int = 0) -> dict[tuple[str, str], int]:
+    """Which half of its data set's questions each is in, 0 or 1, by data set and question id.
+
+    Questions that share a document, directly or through others, are in one half. Documents are ordered by a hash and
+    parted where that comes nearest to the middle of the questions.
+
+    Args:
+        records: With the `documents` of each question; one without any is alone.
+        seed: Another one, another order.
+    """
+    halves: dict[tuple[str, str], int] = {}
+    for dataset, asked in records.drop_duplicates(QUESTION).groupby("dataset"):
+        groups: dict[int, list[str]] = defaultdict(list)
+        names: dict[int, list[str]] = defaultdict(list)
+        numbers = connected(asked["documents"].tolist()).tolist()
+        for number, question, documents in zip(numbers, asked["question_id"], asked["documents"], strict=True):
+            groups[number].append(question)
+            names[number] += list(documents) or [question]
+        before = 0
+        for number in sorted(groups, key=lambda one: shuffle_key(f"{seed}/half/{dataset}", min(names[one]))):
+            size = len(groups[number])
+            halves |= {(str(dataset), question): int(2 * before + size > len(asked)) for question in groups[number]}
+            before += size
+    return halves
 
 
 def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -> pd.DataFrame:
@@ -86,6 +110,5 @@ def _by_halves(rows: pd.DataFrame, seed: int, metric: str) -> pd.DataFrame:
 
 def _halved(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Rows with the `half` of their question."""
-    keys = pd.MultiIndex.from_frame(rows[_QUESTION])
-    known = {(dataset, question): half_of(dataset, question, seed) for dataset, question in keys.unique()}
-    return rows.assign(half=[known[key] for key in keys])
+    halves = halves_of(rows, seed)
+    return rows.assign(half=[halves[key] for key in zip(rows["dataset"], rows["question_id"], strict=True)])

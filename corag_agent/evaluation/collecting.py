@@ -17,7 +17,7 @@ import pandas as pd
 
 from corag_agent.evaluation.job import Job, Work
 from corag_agent.evaluation.plan import Unit
-from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, STAGES, EvaluationRun
+from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, SECONDS, STAGES, EvaluationRun
 from corag_agent.evaluation.scoring import NAN
 from data_prep.labelling import HUMAN
 from data_prep.privacy import without_folders
@@ -41,6 +41,7 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
     chunks: dict[tuple[str, int, str], dict[str, Any]] = {}
     for experiment, planned in job.plan:
         for work in job.work(experiment, planned):
+            known = len(rows["records"]) + len(rows["structure"])
             for key, unit in job.keys(work).items():
                 if (record := done.get(key)) is not None:
                     rows["records"].append(_record_row(work, unit, record))
@@ -48,13 +49,12 @@ def collect(job: Job, done: Mapping[str, Any], failed: Mapping[str, str]) -> Eva
                     chunks |= _chunks(job, work, unit, record)
                 elif key in failed:
                     rows["records"].append(_failed_row(work, unit, failed[key]))
-                else:
-                    continue
-                asked[work.data.source.name, work.question.id] = _question_row(job, work, done)
             for key, unit in job.structure_keys(work).items():
                 if key in done:
                     rows["structure"].append(_structure_row(work, unit, done[key]))
-                    asked[work.data.source.name, work.question.id] = _question_row(job, work, done)
+            place = (work.data.source.name, work.question.id)
+            if place not in asked and len(rows["records"]) + len(rows["structure"]) > known:
+                asked[place] = _question_row(job, work, done)
     rows["questions"] = list(asked.values())
     names = ("dataset", "chunk_size", "chunk_id")
     rows["chunks"] = [dict(zip(names, key, strict=True)) | chunk for key, chunk in chunks.items()]
@@ -90,17 +90,8 @@ def run_settings(job: Job) -> dict[str, Any]:
 
 
 def _key_of(work: Work, unit: Unit) -> dict[str, Any]:
-    values = (
-        work.data.source.name,
-        work.question.id,
-        unit.run,
-        unit.method,
-        unit.reranker,
-        unit.chunk_size,
-        unit.budget,
-        unit.variant,
-    )
-    return dict(zip(KEY, values, strict=True))
+    of_question = (work.data.source.name, work.question.id)
+    return dict(zip(KEY, (*of_question, *(getattr(unit, name) for name in KEY[2:])), strict=True))
 
 
 def _about(work: Work) -> dict[str, str]:
@@ -109,15 +100,7 @@ def _about(work: Work) -> dict[str, str]:
 
 
 def _record_row(work: Work, unit: Unit, record: Mapping[str, Any]) -> dict[str, Any]:
-    copied = (
-        "order",
-        "chunk_ids",
-        *SCORES,
-        "prompt_tokens",
-        "answer_tokens",
-        "evaluations",
-        "on_distribution",
-    )
+    copied = ("order", "chunk_ids", *SCORES, "prompt_tokens", "answer_tokens", "evaluations", "on_distribution")
     return {
         **_key_of(work, unit),
         **_about(work),
@@ -133,7 +116,7 @@ def _failed_row(work: Work, unit: Unit, error: str) -> dict[str, Any]:
     return {
         **_key_of(work, unit),
         **_about(work),
-        **dict.fromkeys((*SCORES, *PARTIAL, *(f"seconds_{stage}" for stage in STAGES)), NAN),
+        **dict.fromkeys((*SCORES, *PARTIAL, *SECONDS), NAN),
         **dict.fromkeys(("prompt_tokens", "answer_tokens", "evaluations"), 0),
         "order": [],
         "chunk_ids": [],

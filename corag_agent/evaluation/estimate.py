@@ -153,8 +153,10 @@ def _probed(job: Job, pending: _Pending, prompts: list[str]) -> tuple[int, int, 
     """Answers to make, answers that are cached, and seconds of searching, for one question."""
     evaluator, work = job.evaluator, pending.work
     sizes = dict.fromkeys(unit.chunk_size for unit in (*pending.units, *pending.measurements))
-    # Before the clock starts: a store that is made now is no part of the work that is left.
+    # Before the clock starts: a store that is made now, or a model that is loaded, is no part of the work that is left.
     corpora = {chunk_size: job.corpus(work.data, chunk_size) for chunk_size in sizes}
+    for corpus in corpora.values():
+        evaluator.warm_up(corpus, work.question)
     start = time.perf_counter()
     anew = 0
     asked = list(evaluator.reference_prompts(work.data, work.question)) if pending.units else []

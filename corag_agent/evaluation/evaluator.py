@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,10 +175,12 @@ class Evaluator:
                 yield _failed(unit, error)
 
     def warm_up(self, corpus: Corpus, question: Question) -> None:
-        """Load what is loaded on first use, before anything is timed."""
-        candidates = self._retrieve(corpus, question, 1, {})
-        for reranker in self.components.rerankers.values():
-            reranker.score(question.text, [candidates])
+        """Load what is loaded on first use, before anything is timed; what fails is told when it fails there."""
+        with suppress(*FAILURES):
+            candidates = self._retrieve(corpus, question, 1, {})
+            for reranker in self.components.rerankers.values():
+                with suppress(*FAILURES):
+                    reranker.score(question.text, [candidates])
 
     def measure(self, corpus: Corpus, question: Question, unit: Unit) -> Structure:
         """How far a unit's reranker is from additive and monotone on a question's candidates.

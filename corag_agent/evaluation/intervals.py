@@ -87,7 +87,7 @@ def paired_bootstrap(
         True
     """
     one, other = _columns(a, b).T
-    return _interval((one - other)[:, None], lambda sums, counts: sums[:, 0] / counts, seed, resamples, groups)
+    return bootstrap_mean(one - other, seed, resamples, groups)
 
 
 def paired_ratio(

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -250,11 +250,11 @@ def opened_job(
             answerer.close()
 
 
-def run_job(job: Job) -> Recorder:
+def run_job(job: Job) -> Ledger:
     """Do what the ledger does not have yet, experiment by experiment.
 
     Returns:
-        The recorder; its ledger is closed and can still be read.
+        The ledger; it is closed and can still be read.
 
     Raises:
         InputError: The ledger belongs to other settings or is in use, or nothing but failures.
@@ -269,7 +269,7 @@ def run_job(job: Job) -> Recorder:
                     _warm_up(job, recorder, job.work(experiment, planned))
                 _spread(workers, job.work(experiment, planned), lambda work: _do(job, recorder, work))
             recorder.finish()
-        return recorder
+        return ledger
 
 
 def ledger_state(job: Job) -> Ledger:
@@ -286,7 +286,7 @@ def ledger_state(job: Job) -> Ledger:
 
 
 def _warm_up(job: Job, recorder: Recorder, works: Iterator[Work]) -> None:
-    """Touch each store that something pending is timed on: the first read of a mapped one is slow."""
+    """Touch each store that something pending is timed on (the first read of a mapped one is slow) and all models."""
     warm: set[tuple[str, int]] = set()
     for work in works:
         for key, unit in job.keys(work).items():
@@ -294,6 +294,9 @@ def _warm_up(job: Job, recorder: Recorder, works: Iterator[Work]) -> None:
             if store not in warm and recorder.pending(key):
                 warm.add(store)
                 job.evaluator.warm_up(job.corpus(work.data, unit.chunk_size), work.question)
+    if warm:
+        with suppress(*FAILURES):  # a server may load its model when it is first asked
+            job.evaluator.answerer.plain.generate("Hello", 1)
 
 
 def _count_pending(job: Job, recorder: Recorder) -> int:

@@ -16,10 +16,6 @@ class Recorder:
 
     Failures are written only once something later succeeds, or at `finish`: a run that is stopped because everything
     fails has recorded none of it, and the same command takes it up again.
-
-    Attributes:
-        succeeded: Outcomes of this run.
-        failed: Failures of this run.
     """
 
     def __init__(self, ledger: Ledger, retry_failed: bool, progress: Callable[[int], None]) -> None:
@@ -31,7 +27,7 @@ class Recorder:
             progress: Told of each outcome.
         """
         self.ledger = ledger
-        self.succeeded = self.failed = 0
+        self._succeeded = False
         self._retry_failed, self._progress = retry_failed, progress
         self._waiting: dict[str, str] = {}
         self._questions: set[str] = set()
@@ -46,7 +42,7 @@ class Recorder:
         with self._lock:
             self._write_failures()
             self.ledger.append(key, record)
-            self.succeeded += 1
+            self._succeeded = True
             self._progress(1)
 
     def keep_reference(self, key: str, text: str) -> None:
@@ -68,8 +64,7 @@ class Recorder:
         with self._lock:
             self._waiting[key] = error
             self._questions.add(question)
-            self.failed += 1
-            if len(self._questions) >= (PATIENCE if self.succeeded else PATIENCE_AT_START):
+            if len(self._questions) >= (PATIENCE if self._succeeded else PATIENCE_AT_START):
                 raise self._nothing_but_failures()
             self._progress(1)
 

@@ -23,10 +23,10 @@ STAGES = ("embed", "retrieve", "agent", "search", "prompt", "generate")
 SECONDS = tuple(f"seconds_{stage}" for stage in STAGES)
 # What tells one record from another; answers have the same key.
 KEY = ("dataset", "question_id", "run", "method", "reranker", "chunk_size", "budget", "variant")
-_QUESTION = ["dataset", "question_id"]
+QUESTION = ["dataset", "question_id"]
 _OPTIONAL = "structure"
 _TEXT_PARTS = ("questions", "answers", "chunks")
-_STRUCTURE = [*_QUESTION, "run", "reranker", "chunk_size", "budget"]
+_STRUCTURE = [*QUESTION, "run", "reranker", "chunk_size", "budget"]
 _CHUNK = ["dataset", "chunk_size", "chunk_id"]
 # Of the chosen chunks and of the answer; NaN in a record that failed.
 SCORES = ("value", "objective", "rouge1", "rouge2", "rougeL")
@@ -41,7 +41,7 @@ _TEXTS = pa.list_(pa.string())
 SCHEMAS: Mapping[str, pa.Schema] = {
     "questions": pa.schema(
         [
-            *((name, pa.string()) for name in (*_QUESTION, "domain", "kind", "language", "split")),
+            *((name, pa.string()) for name in (*QUESTION, "domain", "kind", "language", "split")),
             *((name, pa.string()) for name in ("question", "reference")),
             *((name, _TEXTS) for name in ("human_answers", "gold", "documents")),
         ]
@@ -58,7 +58,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
     "structure": pa.schema(
         [
-            *((name, pa.string()) for name in (*_QUESTION, "run", "reranker")),
+            *((name, pa.string()) for name in (*QUESTION, "run", "reranker")),
             *((name, pa.int32()) for name in ("chunk_size", "budget", "candidates", *COUNTS)),
             ("best_is_largest", pa.bool_()),
         ]
@@ -93,7 +93,7 @@ class EvaluationRun:
             `gold_recall` the share of the gold passages that overlap a chosen chunk (NaN without such). Seconds by
             stage are NaN where the answer came from the cache or the stage has no part. `on_distribution` is false
             where an agent is used with other settings than its labels'. `error` is "" or one line, and such a record's
-            scores are NaN.
+            scores are NaN. `documents` are the question's.
         questions: One row for each question: `split` (as `corag label` has it), `reference` (what it is scored
             against), `human_answers`, `gold` (texts of the gold passages), `documents` (ids of their documents).
         answers: The key of a record, and `answer`; none for records that failed.
@@ -122,12 +122,15 @@ class EvaluationRun:
         """
         self.settings = json.loads(json.dumps(dict(settings), allow_nan=False))
         self.structure = None if structure is None else _ordered(structure, "structure", _STRUCTURE)
-        self.questions = _ordered(questions, "questions", _QUESTION)
+        self.questions = _ordered(questions, "questions", QUESTION)
         self.chunks = _ordered(chunks, "chunks", _CHUNK)
         self.answers = _ordered(answers, "answers", list(KEY))
         self.records = _ordered(records, "records", list(KEY))
         _check_scores(self.records)
-        _check_named("question", self.records[_QUESTION], self.questions[_QUESTION])
+        _check_named("question", self.records[QUESTION], self.questions[QUESTION])
+        # With the records, so that they are published without texts too: what is drawn or chosen keeps documents whole.
+        documents = self.questions.set_index(QUESTION)["documents"]
+        self.records["documents"] = documents.reindex(pd.MultiIndex.from_frame(self.records[QUESTION])).array
         answered = self.records.loc[self.records["error"] == "", list(KEY)]
         _check_named("answer", answered, self.answers[list(KEY)])
         used = self.records[["dataset", "chunk_size", "chunk_ids"]].explode("chunk_ids").dropna()
@@ -170,10 +173,10 @@ class EvaluationRun:
         return self._of_questions(self.questions[self.questions["dataset"].isin(list(names))])
 
     def _of_questions(self, kept: pd.DataFrame) -> EvaluationRun:
-        known = pd.MultiIndex.from_frame(kept[_QUESTION])
+        known = pd.MultiIndex.from_frame(kept[QUESTION])
 
         def part(frame: pd.DataFrame) -> pd.DataFrame:
-            return frame[pd.MultiIndex.from_frame(frame[_QUESTION]).isin(known)]
+            return frame[pd.MultiIndex.from_frame(frame[QUESTION]).isin(known)]
 
         structure = None if self.structure is None else part(self.structure)
         return EvaluationRun(part(self.records), kept, part(self.answers), self.chunks, self.settings, structure)
@@ -206,7 +209,10 @@ class EvaluationRun:
             for part in reversed(list(SCHEMAS)):
                 if (frame := getattr(self, part)) is not None:
                     partial = files.enter_context(replacing_file(root / f"{part}.parquet"))
-                    pq.write_table(_cast(frame, part), partial, compression="zstd")
+                    table = _cast(frame, part)
+                    if part == "records":
+                        table = table.append_column("documents", pa.array(frame["documents"], _TEXTS))
+                    pq.write_table(table, partial, compression="zstd")
             text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
             files.enter_context(replacing_file(root / RUN_FILE)).write_text(text, encoding="utf-8")
         if self.structure is None:
@@ -243,10 +249,12 @@ def _read_part(root: Path, part: str) -> pd.DataFrame:
 
 def _without_texts(records: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Questions, answers and chunks that the records name, with blank texts."""
-    questions = records[[*_QUESTION, "domain", "kind", "language"]].drop_duplicates(_QUESTION)
+    questions = records[[*QUESTION, "domain", "kind", "language"]].drop_duplicates(QUESTION)
     questions[["split", "question", "reference"]] = ""
     for name in ("human_answers", "gold", "documents"):
         questions[name] = pd.Series([[] for _ in range(len(questions))], questions.index, dtype=object)
+    if "documents" in records:  # runs of earlier versions do not tell
+        questions["documents"] = records["documents"]
     chunks = records[["dataset", "chunk_size", "chunk_ids"]].explode("chunk_ids").dropna().drop_duplicates()
     return {
         "questions": questions,

@@ -1,54 +1,86 @@
-"""Questions of an evaluation that its composite reranker was trained on."""
+"""Questions of an evaluation that its agent or its composite reranker was trained on."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
 
-from corag_agent.composite.seen import Seen
+import pandas as pd
+
 from corag_agent.evaluation.agents import names_of_documents
 from corag_agent.evaluation.job import Job
+from corag_agent.evaluation.methods import find_method, list_methods
 from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.seen import Seen
 from corag_search.rerankers.composite_model import NAME
+from corag_search.weights_directory import CONFIG_FILE
 
 
 def warn_of_seen(job: Job, shown: EvaluationRun) -> None:
-    """Warn, in a line, where a composite chose chunks for questions that it was trained on, or may have been.
+    """Warn, in a line each, where an agent or a composite chose for questions that it was or may have been trained on.
+
+    Cross-fitted agents are asked what they have not seen.
 
     Args:
-        job: With the configured rerankers and the data.
+        job: With agents, the configured rerankers and the data.
         shown: The records that tables are made of.
 
     Raises:
-        InputError: The composite's record of what it has seen is not readable.
+        InputError: The record of what was seen is not readable.
     """
-    options = job.evaluator.components.config.rerankers.get(NAME)
-    records = shown.records
-    # An agent may choose it too.
-    chosen = records["settings"].str.contains(f'"reranker": "{NAME}"', regex=False) | (records["reranker"] == NAME)
-    asked = records.loc[chosen, ["dataset", "question_id"]].drop_duplicates()
-    if options is None or asked.empty:
+    config, records = job.evaluator.components.config, shown.records
+    if job.agents is not None and job.agents.cross_fitted is None:
+        (agent,) = job.agents.agents
+        _warn(
+            job,
+            records[records["method"].isin([name for name in list_methods() if find_method(name).follows_agent])],
+            f"the agent {config.agent}",
+            Seen.in_config(agent.config, CONFIG_FILE, "corag export"),
+            unknown="train it by `corag fit` and export it again, and show the test split: --splits test",
+            known="show the test split only: --splits test, or use agents of `corag crossfit`",
+        )
+    if (options := config.rerankers.get(NAME)) is not None:
+        directory = Path(options["path"])
+        # An agent may choose it too.
+        by_name = records["settings"].str.contains(f'"reranker": "{NAME}"', regex=False)
+        _warn(
+            job,
+            records[by_name | (records["reranker"] == NAME)],
+            f"the composite {directory.name}",
+            Seen.read(directory),
+            unknown="make it again by `corag composite --splits train val`, and show the test split: --splits test",
+            known="train it by `corag composite --splits train val`, and show the test split only: --splits test",
+        )
+
+
+def _warn(job: Job, chosen: pd.DataFrame, what: str, seen: Seen | None, *, unknown: str, known: str) -> None:
+    """Warn of one of them.
+
+    Args:
+        job: As of `warn_of_seen`.
+        chosen: Its records.
+        what: It is called.
+        seen: What it has seen; None where it does not say.
+        unknown: What to do then.
+        known: What to do where it has seen something.
+    """
+    asked = chosen[["dataset", "question_id"]].drop_duplicates()
+    if asked.empty:
         return
-    directory = Path(options["path"])
-    seen = Seen.read(directory)
     if seen is None:
         warnings.warn(
-            f"the composite {directory.name} does not say which questions it was trained on, so what it chose may be "
-            "flattered; make it again by `corag composite --splits train val`, and show the test split: --splits test",
-            stacklevel=2,
+            f"{what} does not say which questions it was trained on, so what it chose may be flattered; {unknown}",
+            stacklevel=3,
         )
         return
-    known = sum(_knows(seen, job, *key) for key in asked.itertuples(index=False))
-    if known:
+    questions = {(name, question.id): question for name, data in job.data.items() for question in data.questions}
+    count = 0
+    for name, question_id in asked.itertuples(index=False):
+        data, question = job.data[name], questions[name, question_id]
+        count += seen.knows(data.dataset.name, question.id, names_of_documents(data, question))
+    if count:
         warnings.warn(
-            f"the composite {directory.name} was trained on the splits {', '.join(seen.splits)}: of the {len(asked)} "
-            f"questions that it chose for, it has seen {known}, or others about their documents, which flatters it; "
-            "train it by `corag composite --splits train val`, and show the test split only: --splits test",
-            stacklevel=2,
+            f"{what} was trained on the splits {', '.join(seen.splits)}: of the {len(asked)} questions that it chose "
+            f"for, it has seen {count}, or others about their documents, which flatters it; {known}",
+            stacklevel=3,
         )
-
-
-def _knows(seen: Seen, job: Job, dataset: str, question_id: str) -> bool:
-    data = job.data[dataset]
-    (question,) = (one for one in data.questions if one.id == question_id)
-    return seen.knows(data.dataset.name, question_id, names_of_documents(data, question))

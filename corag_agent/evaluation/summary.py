@@ -14,14 +14,13 @@ import pandas as pd
 
 from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_rerankers
 from corag_agent.evaluation.intervals import RESAMPLES, Interval, bootstrap_mean, paired_bootstrap, paired_ratio
-from corag_agent.evaluation.records import PARTIAL, STAGES, EvaluationRun
+from corag_agent.evaluation.records import PARTIAL, QUESTION, SECONDS, STAGES, EvaluationRun
 from corag_search.errors import InputError
 
 METRICS = ("rouge1", "rouge2", "rougeL", *PARTIAL)
 _COUNTS = ("prompt_tokens", "answer_tokens", "evaluations")
 # What a method is told apart by within one experiment and data set.
 SETTING = ("method", "reranker", "chunk_size", "budget", "variant")
-_QUESTION = ["dataset", "question_id"]
 
 
 def method_table(
@@ -56,10 +55,9 @@ def method_table(
     everything = shared_questions(_of(run.records, experiment, run))
     rows = _with_best(everything[everything["error"] == ""], run, by, seed)
     failed = everything[everything["error"] != ""].groupby([*by, *SETTING]).size().to_dict()
-    documents = _documents(run)
     table = []
     for key, group in _grouped(rows, by):
-        interval = bootstrap_mean(group["rougeL"], seed, resamples, _groups(group, documents, by_document))
+        interval = bootstrap_mean(group["rougeL"], seed, resamples, _documents(group) if by_document else None)
         table.append(
             dict(zip([*by, *SETTING], key, strict=True))
             | {"questions": len(group), "failed": failed.get(key, 0)}
@@ -107,12 +105,11 @@ def differences(
     if metric not in METRICS:
         raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
     rows = _with_best(_of(run.succeeded, experiment, run), run, by, seed)
-    against = rows[rows["method"] == baseline].set_index([*_QUESTION, "reranker", "chunk_size", "budget", "variant"])
+    against = rows[rows["method"] == baseline].set_index([*QUESTION, "reranker", "chunk_size", "budget", "variant"])
     if against.empty:
         raise InputError(
             f"the baseline {baseline!r} is no method of this run; it has {', '.join(rows['method'].unique())}"
         )
-    documents = _documents(run)
     rerankers = set(rows.loc[rows["method"] == baseline, "reranker"])
     table = []
     for key, group in _grouped(rows[rows["method"] != baseline], by):
@@ -120,11 +117,11 @@ def differences(
         own = str(setting["reranker"])
         other = own if own in rerankers else _stand_in(rerankers)
         fixed = (other, *(setting[name] for name in ("chunk_size", "budget", "variant")))
-        keys = [(*question, *fixed) for question in group[_QUESTION].itertuples(index=False, name=None)]
+        keys = [(*question, *fixed) for question in group[QUESTION].itertuples(index=False, name=None)]
         matched = against.reindex(pd.MultiIndex.from_tuples(keys, names=against.index.names))
         both = group[metric].notna().to_numpy() & matched[metric].notna().to_numpy()
         if both.any():
-            groups = _groups(group[both], documents, by_document)
+            groups = _documents(group[both]) if by_document else None
             table.append(setting | _compared(group[both], matched[both], metric, seed, resamples, groups))
     return pd.DataFrame(table)
 
@@ -149,7 +146,7 @@ def latency_table(run: EvaluationRun, experiment: str | None = None, by: Sequenc
     table = []
     for key, group in _grouped(rows, by):
         setting = dict(zip([*by, *SETTING], key, strict=True))
-        seconds = group[[f"seconds_{stage}" for stage in STAGES]].set_axis(list(STAGES), axis=1)
+        seconds = group[list(SECONDS)].set_axis(list(STAGES), axis=1)
         # Without search or generation it is no total.
         whole = seconds["search"].notna() & seconds["generate"].notna()
         for stage, values in (*seconds.items(), ("total", seconds[whole].sum(axis=1))):
@@ -252,21 +249,10 @@ def _check_columns(by: Sequence[str]) -> None:
             raise InputError(f"records are told apart by dataset, domain, kind and language, got {name!r}")
 
 
-def _documents(run: EvaluationRun) -> dict[tuple[Hashable, ...], Hashable]:
-    """The document of each question; a question without gold passages is alone."""
-    rows = run.questions[[*_QUESTION, "documents"]].itertuples(index=False, name=None)
-    return {
-        (dataset, question): documents[0] if len(documents) else (dataset, question)
-        for dataset, question, documents in rows
-    }
-
-
-def _groups(
-    rows: pd.DataFrame, documents: dict[tuple[Hashable, ...], Hashable], by_document: bool
-) -> list[Hashable] | None:
-    if not by_document:
-        return None
-    return [documents[key] for key in rows[_QUESTION].itertuples(index=False, name=None)]
+def _documents(rows: pd.DataFrame) -> list[Hashable]:
+    """The document of each row's question; a question without gold passages is alone."""
+    questions = rows[QUESTION].itertuples(index=False, name=None)
+    return [own[0] if len(own) else question for own, question in zip(rows["documents"], questions, strict=True)]
 
 
 def _stand_in(rerankers: set[str]) -> str:

@@ -12,8 +12,8 @@ import optuna
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.callbacks.best_model import BestModelReport
-from corag_agent.callbacks.lineage import table_digest
 from corag_agent.fit_config import CONFIG, write_config
+from corag_agent.seen import table_digest
 from corag_agent.training import training_cli
 from corag_agent.tuning.study import TrialOutcome
 from corag_search.errors import InputError
@@ -88,8 +88,6 @@ def run_trial(trial: optuna.Trial, config: Mapping[str, Any], directory: Path, d
     given = ["fit", "--config", str(directory / CONFIG), "--output", str(directory)]
     try:
         training_cli([*given, "--trainer.enable_progress_bar", "false"], callbacks=[watch])
-    except SystemExit as end:  # Lightning's answer to Ctrl-C
-        raise KeyboardInterrupt from end
     except ChangedTableError:
         raise
     except Exception as error:  # whatever is wrong with this combination, the next may do

@@ -8,9 +8,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from corag_agent.callbacks.lineage import table_digest
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.fit_config import check_one_device, leaves, overridden, resolved_config, without_repeated_warnings
+from corag_agent.seen import table_digest
 from corag_agent.tuning.options import TuneOptions
 from corag_agent.tuning.report import StudyReport
 from corag_agent.tuning.space import SearchSpace

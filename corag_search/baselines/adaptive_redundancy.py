@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from corag_search.baselines.filling import fill_by_gain
 from corag_search.baselines.judge import Judge
-from corag_search.baselines.vectors import cosines, unit_rows
+from corag_search.baselines.vectors import unit_rows
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
@@ -64,18 +64,16 @@ def adagres(
             f"trade_off must be a finite number, at least 0, or None for the adaptive one, got {trade_off!r}"
         )
     judge = Judge(query, candidates, reranker, config)
-    candidates = judge.candidates
-    similarity = cosines("embeddings", embeddings, len(candidates))
+    units = unit_rows("embeddings", embeddings, len(judge.candidates)).astype(np.float64)
+    similarity = units @ units.T
     if query_embedding is None:
-        relevance = judge.single_scores()
+        relevance = judge.single_scores(judge.config.budget)
     else:
         asked = unit_rows("query_embedding", np.asarray(query_embedding)[None], 1)[0].astype(np.float64)
-        known = unit_rows("embeddings", embeddings, len(candidates))
-        if len(asked) != known.shape[1]:
-            raise InputError(f"query_embedding must have the embeddings' width {known.shape[1]}, got {len(asked)}")
-        relevance = known.astype(np.float64) @ asked
-    budget = judge.config.budget
-    costs = np.array([chunk.cost for chunk in candidates], np.int64)
+        if len(asked) != units.shape[1]:
+            raise InputError(f"query_embedding must have the embeddings' width {units.shape[1]}, got {len(asked)}")
+        relevance = units @ asked
+    costs, budget = judge.costs, judge.config.budget
     if trade_off is None:
         pool = np.flatnonzero(costs <= budget)
         beta = adaptive_trade_off(relevance[pool], similarity[np.ix_(pool, pool)], costs[pool], budget)

@@ -1,4 +1,4 @@
-"""Filling a budget greedily: by gains that change with what was taken, or by similarities that do not."""
+"""Filling a budget greedily: by gains that change with what was taken, or by a worth that does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig, check_config
 from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.search import AnyReranker
-from corag_search.policy_tree.tree import Order
+from corag_search.policy_tree.tree import Order, objective
 from corag_search.result import SearchResult
 
 
@@ -48,6 +48,19 @@ def fill_by_gain(
     return tuple(chosen)
 
 
+def fill_by_worth(worth: NDArray[np.floating], costs: NDArray[np.int64], budget: int) -> Order:
+    """Take candidates by falling worth `[k]`, passing over what does not fit; ties as for `fill_by_gain`."""
+    cheapest = int(costs.min())
+    chosen: list[int] = []
+    for i in np.lexsort((costs, -worth)).tolist():  # stable: retrieval order last
+        if costs[i] <= budget:
+            chosen.append(i)
+            budget -= int(costs[i])
+        if budget < cheapest:
+            break
+    return tuple(chosen)
+
+
 def fill_by_similarity(
     query: str,
     chunks: Sequence[Chunk],
@@ -75,27 +88,11 @@ def fill_by_similarity(
     check_config(config)
     check_affordable(chunks, config.budget)
     costs = np.fromiter((chunk.cost for chunk in chunks), np.int64, len(chunks))
-    cheapest = int(costs.min())
-    chosen: list[int] = []
-    room = config.budget
-    for i in np.lexsort((np.arange(len(chunks)), costs, -similarity)).tolist():
-        if costs[i] <= room:
-            chosen.append(i)
-            room -= int(costs[i])
-        if room < cheapest:
-            break
-    order = tuple(chosen)
+    order = fill_by_worth(similarity, costs, config.budget)
     taken = tuple(chunks[i] for i in order)
     if reranker is not None:
         judged = Judge(query, taken, reranker, config).result(tuple(range(len(taken))))
         return replace(judged, order=tuple(order[i] for i in judged.order))
-    value = float(np.clip(similarity[chosen], 0.0, 1.0).mean())
-    cost = config.budget - room
-    return SearchResult(
-        order=order,
-        chunks=taken,
-        value=value,
-        objective=value - config.cost_coefficient * cost / config.budget,
-        cost=cost,
-        evaluations=0,
-    )
+    value = float(np.clip(similarity[list(order)], 0.0, 1.0).mean())
+    cost = sum(chunk.cost for chunk in taken)
+    return SearchResult(order, taken, value, objective(value, cost, config), cost, evaluations=0)

@@ -26,6 +26,7 @@ class Judge:
         config: Settings.
         reranker: The judge of combinations.
         candidates: Retrieved chunks, best first.
+        costs: `[k]` tokens.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Judge:
         self.config = SearchConfig() if config is None else config
         check_config(self.config)
         self.candidates = checked_candidates(query, candidates, self.config.budget)
+        self.costs = np.array([chunk.cost for chunk in self.candidates], np.int64)
         self.reranker = as_reranker(reranker)
         self._memo = ScoreMemo(query, self.candidates, self.reranker)
         self._lengths, self._limit = token_lengths(query, self.candidates, self.reranker)
@@ -47,8 +49,7 @@ class Judge:
         return self._memo.of(orders)
 
     def objective(self, order: Order) -> float:
-        price = self.config.cost_coefficient * self.cost(order) / self.config.budget
-        return float(self.score([order])[0]) - price
+        return objective(float(self.score([order])[0]), self.cost(order), self.config)
 
     def preference(self, order: Order) -> tuple:
         """Sorts the better first, by the tie rule of METHOD §3."""
@@ -60,18 +61,18 @@ class Judge:
     def ranked(self, orders: Sequence[Order], count: int) -> list[Order]:
         """The best of some orders (all of them scored in one batch), best first."""
         costs = np.array([self.cost(order) for order in orders])
-        worth = objective(self.score(orders), costs, self.config.cost_coefficient, self.config.budget)
+        worth = objective(self.score(orders), costs, self.config)
         least = -np.inf if count >= len(orders) else np.partition(worth, -count)[-count]
         return sorted((orders[i] for i in np.flatnonzero(worth >= least).tolist()), key=self.preference)[:count]
 
     def affordable_singles(self) -> list[Order]:
         return [(i,) for i, chunk in enumerate(self.candidates) if chunk.cost <= self.config.budget]
 
-    def single_scores(self) -> NDArray[np.float64]:
-        """Score of each candidate alone, `[k]`; 0 for one that does not fit the budget and is not scored."""
+    def single_scores(self, tokens: int) -> NDArray[np.float64]:
+        """Score of each candidate alone, `[k]`; 0 for one of more tokens, which is not scored."""
         scores = np.zeros(len(self.candidates))
-        singles = self.affordable_singles()
-        scores[[i for (i,) in singles]] = self.score(singles)
+        fitting = np.flatnonzero(self.costs <= tokens)
+        scores[fitting] = self.score([(i,) for i in fitting.tolist()])
         return scores
 
     def readable(self, order: Order) -> bool:
@@ -92,18 +93,6 @@ class Judge:
         unused = (i for i in range(first, len(self.candidates)) if i not in order)
         affordable = ((*order, i) for i in unused if self.candidates[i].cost <= room)
         return [child for child in affordable if self.readable(child)]
-
-    def filled(self, tokens: int) -> Order:
-        """Candidates by falling score alone (ties: lower cost, then retrieval order), as many as fit into `tokens`."""
-        singles = [(i,) for i in range(len(self.candidates)) if self.candidates[i].cost <= tokens]
-        scores = self.score(singles)
-        chosen: Order = ()
-        for (i,), _ in sorted(
-            zip(singles, scores, strict=True), key=lambda s: (-s[1], *tie_key(self.cost(s[0]), s[0]))
-        ):
-            if self.cost(chosen) + self.candidates[i].cost <= tokens:
-                chosen = (*chosen, i)
-        return chosen
 
     def for_prompt(self, order: Order) -> Order:
         """The order given out: as it is, or for a set by falling single-chunk score."""

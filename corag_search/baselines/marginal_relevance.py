@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from corag_search.baselines.filling import fill_by_gain
 from corag_search.baselines.judge import Judge
-from corag_search.baselines.vectors import cosines
+from corag_search.baselines.vectors import unit_rows
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.errors import InputError
@@ -49,13 +49,12 @@ def mmr(
     if not isinstance(trade_off, int | float) or isinstance(trade_off, bool) or not 0 <= trade_off <= 1:
         raise InputError(f"trade_off must be a number in [0, 1], got {trade_off!r}")
     judge = Judge(query, candidates, reranker, config)
-    candidates = judge.candidates
-    similarity = cosines("embeddings", embeddings, len(candidates))
-    relevance = judge.single_scores()
+    units = unit_rows("embeddings", embeddings, len(judge.candidates)).astype(np.float64)
+    similarity = units @ units.T
+    relevance = judge.single_scores(judge.config.budget)
 
     def gains(chosen: list[int]) -> NDArray[np.float64]:
-        nearest = similarity[:, chosen].max(axis=1) if chosen else np.zeros(len(candidates))
+        nearest = similarity[:, chosen].max(axis=1) if chosen else np.zeros(len(similarity))
         return trade_off * relevance - (1 - trade_off) * nearest
 
-    costs = np.array([chunk.cost for chunk in candidates], np.int64)
-    return judge.result(fill_by_gain(costs, judge.config.budget, gains))
+    return judge.result(fill_by_gain(judge.costs, judge.config.budget, gains))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from corag_search.baselines.filling import fill_by_worth
 from corag_search.baselines.judge import Judge
 from corag_search.chunk import Chunk
 from corag_search.config import SearchConfig
 from corag_search.policy_tree.problem import check_affordable
 from corag_search.policy_tree.search import AnyReranker
+from corag_search.policy_tree.tree import Order
 from corag_search.result import SearchResult
 
 
@@ -24,7 +26,7 @@ def naive_rag(
         InputError: As `search_policy_tree`.
     """
     judge = Judge(query, candidates, reranker, config)
-    return judge.result(judge.filled(judge.config.budget))
+    return judge.result(_filled(judge, judge.config.budget))
 
 
 def naive_matched(
@@ -44,7 +46,7 @@ def naive_matched(
     """
     judge = Judge(query, candidates, reranker, config)
     check_affordable(judge.candidates, tokens, name="tokens")
-    return judge.result(judge.filled(min(tokens, judge.config.budget)))
+    return judge.result(_filled(judge, min(tokens, judge.config.budget)))
 
 
 def best_single(
@@ -57,3 +59,7 @@ def best_single(
     """
     judge = Judge(query, candidates, reranker, config)
     return judge.result(judge.best(judge.affordable_singles()))
+
+
+def _filled(judge: Judge, tokens: int) -> Order:
+    return fill_by_worth(judge.single_scores(tokens), judge.costs, tokens)

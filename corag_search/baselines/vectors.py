@@ -32,13 +32,3 @@ def unit_rows(name: str, vectors: Any, count: int) -> NDArray[np.float32]:
         raise InputError(f"{name} must be finite and of shape [{count}, d], got {list(rows.shape)}")
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return (rows / np.where(norms > 0, norms, 1)).astype(np.float32, copy=False)
-
-
-def cosines(name: str, vectors: Any, count: int) -> NDArray[np.float64]:
-    """Cosine of each row with each, `[count, count]`.
-
-    Raises:
-        InputError: As `unit_rows`.
-    """
-    rows = unit_rows(name, vectors, count).astype(np.float64)
-    return rows @ rows.T

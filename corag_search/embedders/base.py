@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
+F = TypeVar("F", np.float32, np.float64)
+
+
+def at_unit_length(vectors: NDArray[F]) -> NDArray[F]:
+    """Rows of `[n, d]` at unit length; a row of zeros stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from corag_search.embedders.base import Vectors
+from corag_search.embedders.base import Vectors, at_unit_length
 from corag_search.embedders.checkpoint import (
     check_checkpoint,
     check_dtype,
@@ -113,8 +113,7 @@ class BGEM3Embedder:
             raise RuntimeError(
                 f"bge-m3 failed on {self._device} for {len(texts)} texts; lower batch_size or max_tokens"
             ) from error
-        vectors = np.asarray(output["dense_vecs"], dtype=np.float32)
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return at_unit_length(np.asarray(output["dense_vecs"], dtype=np.float32))
 
 
 def _without_bars() -> None:

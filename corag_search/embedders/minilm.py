@@ -11,7 +11,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from corag_search.embedders.base import Vectors
+from corag_search.embedders.base import Vectors, at_unit_length
 from corag_search.embedders.batches import Ids, batches
 from corag_search.embedders.checkpoint import check_dtype, default_device, quiet_loading
 from corag_search.packaged import fingerprint, package_folder, require
@@ -99,7 +99,7 @@ class MiniLMEmbedder:
         vectors = np.zeros((len(ids), DIMENSION), np.float32)
         for rows, hidden, mask in self._forward(ids):
             weights = mask[:, :, None].astype(np.float32)
-            vectors[rows] = _unit((hidden * weights).sum(axis=1) / weights.sum(axis=1))
+            vectors[rows] = at_unit_length((hidden * weights).sum(axis=1) / weights.sum(axis=1))
         return vectors
 
     def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
@@ -118,7 +118,7 @@ class MiniLMEmbedder:
         vectors: list[Vectors] = [np.zeros((0, DIMENSION), np.float32)] * len(ids)
         for rows, hidden, mask in self._forward(ids):
             for row, states, length in zip(rows, hidden, mask.sum(axis=1), strict=True):
-                vectors[row] = _unit(states[1 : length - 1])  # [CLS] comes first, [SEP] last
+                vectors[row] = at_unit_length(states[1 : length - 1])  # [CLS] comes first, [SEP] last
         return vectors
 
     def _forward(self, ids: Sequence[Ids]) -> Iterator[tuple[NDArray[np.intp], Vectors, NDArray[np.int64]]]:
@@ -138,11 +138,6 @@ class MiniLMEmbedder:
                     attention_mask=torch.from_numpy(mask).to(model.device),
                 ).last_hidden_state
             yield rows, hidden.float().cpu().numpy(), mask
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    """Rows of `[n, d]` at unit length."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _model(folder: str, device: str | None, dtype: str) -> Any:

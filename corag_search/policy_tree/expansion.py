@@ -60,7 +60,7 @@ def best_by_prior(tree: PolicyTree, row: int, children: Children, scores: NDArra
     """The `width` children of greatest objective under a prior's scores `[n]`; ties as everywhere (METHOD §3)."""
     problem = tree.problem
     cost = tree.cost[row] + problem.cost[children.ranks]
-    worth = objective(scores, cost, problem.config.cost_coefficient, problem.config.budget)
+    worth = objective(scores, cost, problem.config)
     return children.only(np.sort(np.argsort(-worth, kind="stable")[:width]))
 
 

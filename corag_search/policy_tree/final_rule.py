@@ -54,9 +54,8 @@ class BestSoFar:
 
     def _worth_of(self, rows: slice) -> NDArray[np.float64]:
         tree = self._tree
-        config = tree.problem.config
         if self._rule is FinalRule.OBJECTIVE:
-            return objective(tree.score[rows], tree.cost[rows], config.cost_coefficient, config.budget)
+            return objective(tree.score[rows], tree.cost[rows], tree.problem.config)
         if self._rule is FinalRule.REWARD:
             return tree.score[rows]
         if self._rule is FinalRule.AVERAGE:
@@ -65,11 +64,5 @@ class BestSoFar:
 
     def _combination(self, row: int) -> Combination:
         tree = self._tree
-        config = tree.problem.config
         value, cost = float(tree.score[row]), int(tree.cost[row])
-        return Combination(
-            order=tree.order_for_prompt(row),
-            value=value,
-            objective=value - config.cost_coefficient * cost / config.budget,
-            cost=cost,
-        )
+        return Combination(tree.order_for_prompt(row), value, objective(value, cost, tree.problem.config), cost)

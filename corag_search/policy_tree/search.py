@@ -21,7 +21,7 @@ from corag_search.policy_tree.problem import (
 )
 from corag_search.policy_tree.scores import ScoreMemo, score_pending
 from corag_search.policy_tree.selection import select
-from corag_search.policy_tree.trace import SearchTrace, trace_of
+from corag_search.policy_tree.trace import trace_of
 from corag_search.policy_tree.tree import ROOT, PolicyTree
 from corag_search.policy_tree.update import update
 from corag_search.rerankers.base import Reranker, as_reranker
@@ -229,20 +229,17 @@ class _Search:
         self._best_after.append(self._best.look(new))
 
     def result(self, trace: bool) -> SearchResult:
-        warn_of_refused(self._tree, self.memo.reranker, stacklevel=5)
-        best = self._best_after[-1]
+        memo, best = self.memo, self._best_after[-1]
+        warn_of_refused(self._tree, memo.reranker, stacklevel=5)
         iterations = len(self._best_after)
         return SearchResult(
             order=best.order,
-            chunks=tuple(self.memo.candidates[i] for i in best.order),
+            chunks=tuple(memo.candidates[i] for i in best.order),
             value=best.value,
             objective=best.objective,
             cost=best.cost,
             evaluations=len(self._tree) - 1,
             best_after=(*self._best_after, *[best] * (self._config.iterations - iterations)),
             iterations=iterations,
-            trace=self._trace(best) if trace else None,
+            trace=trace_of(self._tree, memo.query, memo.candidates, memo.reranker.name, best) if trace else None,
         )
-
-    def _trace(self, best: Combination) -> SearchTrace:
-        return trace_of(self._tree, self.memo.query, self.memo.candidates, self.memo.reranker.name, best)

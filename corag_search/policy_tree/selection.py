@@ -25,7 +25,7 @@ def utility(tree: PolicyTree, rows: NDArray[np.intp] | slice) -> NDArray[np.floa
         spread = tree.highest - tree.lowest
         average = (average - tree.lowest) / spread if spread > 0 else np.zeros_like(average)
     exploration = config.exploration * np.sqrt(math.log(tree.total_visits) / visits)
-    return average + exploration - price(tree.cost[rows], config.cost_coefficient, config.budget)
+    return average + exploration - price(tree.cost[rows], config)
 
 
 def select(tree: PolicyTree) -> list[int] | None:

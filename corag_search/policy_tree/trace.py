@@ -71,7 +71,7 @@ class SearchTrace:
         return {
             "query": self.query,
             "reranker": self.reranker,
-            "config": {name: _plain(value) for name, value in dataclasses.asdict(self.config).items()},
+            "config": self.config.to_dict(),
             "candidates": [
                 {"id": chunk.id, "text": chunk.text, "cost": chunk.cost, "metadata": dict(chunk.metadata)}
                 for chunk in self.candidates
@@ -80,10 +80,6 @@ class SearchTrace:
             "chosen": self.chosen,
             "order": self.order,
         }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, str) else value
 
 
 def trace_of(
@@ -114,7 +110,7 @@ def trace_of(
             parents[child].append(row - 1)
     config = tree.problem.config
     utilities = utility(tree, rows)
-    objectives = objective(tree.score[rows], tree.cost[rows], config.cost_coefficient, config.budget)
+    objectives = objective(tree.score[rows], tree.cost[rows], config)
     members = sum(1 << i for i in chosen.order)
     same = chosen.order if tree.problem.order_sensitive else members
     kept = tree.orders if tree.problem.order_sensitive else tree.members

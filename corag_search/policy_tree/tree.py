@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corag_search.config import SearchConfig
 from corag_search.policy_tree.problem import Problem
 
+Worth = TypeVar("Worth", float, NDArray[np.float64])
 Order = tuple[int, ...]
 ROOT = 0
 
 
-def objective(
-    value: NDArray[np.float64], cost: NDArray[np.int64], coefficient: float, budget: int
-) -> NDArray[np.float64]:
-    """R − λ·cost/B, `[n]`: what a combination is worth."""
-    return value - price(cost, coefficient, budget)
+def objective(value: Worth, cost: NDArray[np.int64] | int, config: SearchConfig) -> Worth:
+    """R − λ·cost/B: what a combination is worth, or each of `[n]`."""
+    return value - price(cost, config)
 
 
-def price(cost: NDArray[np.int64], coefficient: float, budget: int) -> NDArray[np.float64]:
-    """λ·cost/B, `[n]`."""
-    return float(coefficient) * cost / budget  # a whole λ times whole costs could leave 64 bits
+def price(cost: NDArray[np.int64] | int, config: SearchConfig) -> Any:
+    """λ·cost/B, of one or of `[n]`."""
+    return float(config.cost_coefficient) * cost / config.budget  # a whole λ times whole costs could leave 64 bits
 
 
 class PolicyTree:

@@ -69,7 +69,11 @@ class BM25Reranker:
 
 
 class BM25Session:
-    """Counts of one query's tokens in its candidates."""
+    """Counts of one query's tokens in its candidates.
+
+    Attributes:
+        occurs: Whether each distinct term of the query occurs in each candidate, `[candidates, terms]`.
+    """
 
     def __init__(self, counts: NDArray[np.float64], weights: NDArray[np.float64], k1: float, b: float) -> None:
         """Derive the statistics of the collection.
@@ -80,9 +84,8 @@ class BM25Session:
             k1: Saturation of the term frequency.
             b: Share of the length normalisation.
         """
-        frequency = np.count_nonzero(counts[:, :-1], axis=0)
-        idf = inverse_document_frequency(len(counts), frequency)
-        gain = weights * idf
+        self.occurs = counts[:, :-1] > 0
+        gain = weights * inverse_document_frequency(len(counts), self.occurs.sum(axis=0))
         self._gain = gain / gain.sum() if len(gain) else gain  # k1 + 1 is above and below the line
         self._average = counts[:, -1].mean() if counts[:, -1].any() else 1.0
         self._counts, self._k1, self._b = counts, k1, b

@@ -9,8 +9,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from corag_search.embedders.minilm import MAX_TOKENS, SPECIAL_TOKENS, MiniLMEmbedder
+from corag_search.registry import one_of
 from corag_search.rerankers.base import Combinations, Scores
-from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, long_choice, windows
+from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, windows
 
 CACHED_QUERIES = 1024
 
@@ -45,7 +46,7 @@ class CosineReranker:
         Raises:
             InputError: An unusable value, or the extra `local` is not installed.
         """
-        self._long = long_choice(long)
+        self._long = one_of("long", long, Long)
         self.max_tokens: int | None = MAX_TOKENS if self._long is Long.REFUSE else None
         self._embedder = MiniLMEmbedder(dtype, device, batch_size)
         self._query_vector = lru_cache(CACHED_QUERIES)(self._encode_query)

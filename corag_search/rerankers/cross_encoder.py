@@ -10,13 +10,14 @@ from functools import partial
 
 import numpy as np
 
+from corag_search.chunk import Chunk
 from corag_search.embedders.batches import Ids
 from corag_search.embedders.checkpoint import check_checkpoint, check_dtype, default_device, quiet_loading, unusable
 from corag_search.errors import InputError
 from corag_search.packaged import require
-from corag_search.registry import whole
+from corag_search.registry import one_of, whole
 from corag_search.rerankers.base import Combinations, Scores
-from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, long_choice, windows
+from corag_search.rerankers.joined import JoinedTokens, Long, check_pairs, windows
 from corag_search.rerankers.pair_model import Loaded, Logits, PairModel
 
 
@@ -94,7 +95,7 @@ class CrossEncoderReranker:
         purpose = f"reranker {name!r}"
         self.name = name
         self._limit = model.max_tokens
-        self._long = long_choice(long)
+        self._long = one_of("long", long, Long)
         self.max_tokens: int | None = self._limit if self._long is Long.REFUSE else None
         self._batch_size = whole("batch_size", batch_size)
         self._warned = False
@@ -143,15 +144,16 @@ class CrossEncoderReranker:
         scores = np.zeros(len(combinations))
         filled = [row for row, combination in enumerate(combinations) if combination]
         if filled:
-            inputs = [self._inputs(queries[row], self._tokens.of_combination(combinations[row])) for row in filled]
+            inputs = [self._inputs(queries[row], combinations[row]) for row in filled]
             starts = np.cumsum([0, *map(len, inputs[:-1])])
             logits = self._logits([pair for own in inputs for pair in own])
             scores[filled] = sigmoid(np.maximum.reduceat(logits, starts))
         return scores
 
-    def _inputs(self, query: str, passage: Ids) -> list[tuple[Ids, Ids]]:
-        """The pairs that stand for a query and a passage; warns the first time that a passage is cut."""
+    def _inputs(self, query: str, combination: Sequence[Chunk]) -> list[tuple[Ids, Ids]]:
+        """The pairs that stand for a query and a combination; warns the first time that a passage is cut."""
         own = self._tokens.of([query])[: self._limit * 3 // 4]
+        passage = self._tokens.of([chunk.text for chunk in combination])
         room = self._limit - len(own) - self._models[0].template.special_tokens
         if self._long is Long.REFUSE and len(passage) > room and not self._warned:
             self._warned = True

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tokenizers
 
-from corag_search.chunk import Chunk
 from corag_search.embedders.batches import Ids
 from corag_search.errors import InputError
 from corag_search.rerankers.base import Combinations
@@ -29,18 +28,6 @@ class Long(StrEnum):
 
     REFUSE = "refuse"  # the search does not make it; a single chunk is scored on what fits
     WINDOW = "window"  # it is scored over overlapping windows, and the best one counts
-
-
-def long_choice(long: str) -> Long:
-    """A value of the option `long`.
-
-    Raises:
-        InputError: There is no such choice.
-    """
-    try:
-        return Long(long)
-    except ValueError:
-        raise InputError(f"long must be one of {', '.join(Long)}, got {long!r}") from None
 
 
 def joined(queries: Sequence[str], combinations: Combinations) -> list[str]:
@@ -113,10 +100,6 @@ class JoinedTokens:
         if pieces and all(piece.stands for piece in pieces):
             return np.concatenate([piece.ids for piece in pieces])
         return self._encode(" ".join(texts)).ids
-
-    def of_combination(self, combination: Sequence[Chunk]) -> Ids:
-        """Ids of a combination's text, `[tokens]`."""
-        return self.of([chunk.text for chunk in combination])
 
     def _encode(self, text: str) -> _Piece:
         check_text("text", text)

@@ -6,10 +6,9 @@ import json
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from enum import StrEnum
 from functools import cached_property
 from threading import Event
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import httpx
 import numpy as np
@@ -25,7 +24,7 @@ from corag_search.endpoint import (
 )
 from corag_search.errors import InputError
 from corag_search.packaged import fingerprint
-from corag_search.registry import whole
+from corag_search.registry import one_of, whole
 from corag_search.rerankers.base import Combinations, RerankerError, Scores
 from corag_search.rerankers.joined import joined
 from corag_search.rerankers.rerank_protocol import DIALECTS, BadAnswer, Dialect, Scale, answered_scores, benefits
@@ -33,9 +32,6 @@ from corag_search.retry import RetryPolicy
 
 _EXAMPLE = "http://localhost:8080"
 _RETRIED = RetryPolicy.STATUSES | {424}  # TEI: the model failed on this batch
-
-
-_Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class _Request(NamedTuple):
@@ -104,9 +100,9 @@ class ServerReranker:
         """
         check_address(base_url, _EXAMPLE)
         check_key_variable(api_key_env)
-        self.dialect = _choice("dialect", dialect, Dialect)
+        self.dialect = one_of("dialect", dialect, Dialect)
         self._speech = DIALECTS[self.dialect]
-        self.scale = self._speech.scale if scale is None else _choice("scale", scale, Scale)
+        self.scale = self._speech.scale if scale is None else one_of("scale", scale, Scale)
         if not name:
             raise InputError(f"name must not be empty, got {name!r}; leave it out for 'server'")
         if not model and (model is not None or self._speech.needs_model):
@@ -246,10 +242,3 @@ class ServerReranker:
 
     def _error(self, what: str, key: str | None) -> RerankerError:
         return RerankerError(f"{self._url} {without_key(what, key)}")
-
-
-def _choice(name: str, value: str, kind: type[_Kind]) -> _Kind:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InputError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from None

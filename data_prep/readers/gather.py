@@ -92,16 +92,18 @@ def sound_documents(reader: Reader, faults: Faults, wanted: Container[str] | Non
 
 
 def _drawn(reader: Reader, faults: Faults, sample: int | None, seed: int) -> list[Asked]:
-    """The questions of the sample in their order."""
+    """The questions of the sample in their order; all without one."""
+    if sample is None:
+        return list(_sound(reader, faults))
     drawn: list[tuple[int, int, Asked]] = []  # a heap: the one that would be drawn last is at its top
     keys: set[int] = set()
     for number, one in enumerate(_sound(reader, faults)):
-        key = int.from_bytes(shuffle_key(seed, one.question.id), "big") if sample is not None else -number
-        if sample is not None and (key in keys or (len(drawn) == sample and key > -drawn[0][0])):
+        key = int.from_bytes(shuffle_key(seed, one.question.id), "big")
+        if key in keys or (len(drawn) == sample and key > -drawn[0][0]):
             continue
         heapq.heappush(drawn, (-key, number, one))
         keys.add(key)
-        if sample is not None and len(drawn) > sample:
+        if len(drawn) > sample:
             keys.discard(-heapq.heappop(drawn)[0])
     return [one for _, _, one in sorted(drawn, key=lambda item: item[1])]
 

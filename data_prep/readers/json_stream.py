@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from corag_search.errors import InputError
 from data_prep.readers.lines import parsed, read_bytes, unreadable
@@ -25,8 +26,7 @@ def json_items(path: Path, key: str) -> Iterator[Any]:
         InputError: The file cannot be read, is not JSON, or has no such list.
     """
     if _is_small(path):
-        value = _member(path, key, list)
-        yield from value
+        yield from _member(path, key, list)
     else:
         yield from _streamed(path, "items", f"{key}.item" if key else "item")
 
@@ -47,7 +47,7 @@ def top_level(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+            return file.read(4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode("latin-1")
     except OSError as error:
         raise unreadable(path, error) from None
 
@@ -83,7 +83,8 @@ def _streamed(path: Path, function: str, prefix: str) -> Iterator[Any]:
     found = False
     try:
         with path.open("rb") as file:
-            skip_mark(file)
+            if file.read(3) != codecs.BOM_UTF8:
+                file.seek(0)
             try:
                 for item in getattr(ijson, function)(file, prefix, use_float=True):
                     found = True
@@ -99,9 +100,3 @@ def _streamed(path: Path, function: str, prefix: str) -> Iterator[Any]:
     if not found:
         name = prefix.removesuffix("item").rstrip(".") or "top level"
         raise InputError(f"{path}: nothing at {name!r}; correct it, or name another format")
-
-
-def skip_mark(file: BinaryIO) -> None:
-    """Moves past a byte-order mark."""
-    if file.read(3) != b"\xef\xbb\xbf":
-        file.seek(0)

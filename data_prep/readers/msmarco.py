@@ -17,7 +17,6 @@ from data_prep.readers.faults import Faults
 from data_prep.readers.json_stream import json_items, json_pairs, top_level
 from data_prep.readers.lines import json_lines, tab_rows
 from data_prep.readers.reader import Asked, Passage
-from data_prep.readers.split_files import split_files
 
 __all__ = ["MsMarcoQA", "MsMarcoRanking"]
 
@@ -179,7 +178,7 @@ class MsMarcoRanking:
 
     def questions(self, faults: Faults) -> Iterator[Asked]:
         """As `Reader.questions`."""
-        for split, queries, qrels in split_files(self.path, "queries.*.tsv", "qrels.*.tsv"):
+        for split, queries, qrels in self._split_files():
             relevant: dict[str, list[str]] = defaultdict(list)
             for number, cells in tab_rows(qrels, faults, 1):
                 cells = "\t".join(cells).split()  # some are separated by spaces
@@ -200,3 +199,18 @@ class MsMarcoRanking:
                     yield Asked(question, gold, f"{queries}, line {number}", split=split)
                 else:
                     faults.count("questions without a relevant passage, left out")
+
+    def _split_files(self) -> Iterator[tuple[str, Path, Path]]:
+        """Each split with its files: `queries.dev.small.tsv` belongs to `qrels.dev.small.tsv`."""
+        found = False
+        for queries in sorted(self.path.glob("queries.*.tsv")) if self.path.is_dir() else [self.path]:
+            split = queries.name.removeprefix("queries.").removesuffix(".tsv")
+            qrels = self._folder / f"qrels.{split}.tsv"
+            if queries.is_file() and qrels.is_file():
+                found = True
+                yield split, queries, qrels
+        if not found:
+            raise InputError(
+                f"{self.path} has no queries.*.tsv with its qrels.*.tsv (the same word for the star); give a folder of "
+                "both"
+            )

@@ -133,10 +133,10 @@ def test_an_error_of_the_program_is_not_taken_for_one_of_the_disk(monkeypatch: p
 def test_a_training_that_is_interrupted_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise SystemExit(1)  # as Lightning ends the process
 
-    monkeypatch.setattr("corag_agent.training.training_cli", interrupted)
+    monkeypatch.setattr("corag_agent.training.AgentCLI", interrupted)
     code, _, err = run(capsys, command)
     assert (code, err.count("\n")) == (130, 1)
     assert err.startswith(f"corag {command}: interrupted")
@@ -199,10 +199,10 @@ def corpus(tmp_path: Path) -> Path:
         (["search", "--store", "s"], "give either --query TEXT or --queries FILE"),
         (["search", "--store", "s", "--query", " "], "query must be a text that is not empty, got ' '"),
         (["search", "--store", "s", "--queries", "missing.txt"], "missing.txt: No such file or directory"),
-        (["answer", "--query", "q", "--search.budget", "few"], "Expected a <class 'int'>. Got value: few"),
+        (["answer", "--query", "q", "--search.budget", "few"], "search.budget must be a whole number, got 'few'"),
         (["answer", "--query", "q", "--search.budget", "0"], "budget must be a whole number of tokens, at least 1"),
-        (["answer", "--query", "q", "--config", "missing.yaml"], "File does not exist"),
-        (["answer", "--query", "q", "--bugdet", "3"], "--bugdet"),
+        (["answer", "--query", "q", "--config", "missing.yaml"], "config: there is no file"),
+        (["answer", "--query", "q", "--bugdet", "3"], "there is no option --bugdet; did you mean --search.budget?"),
         (["index", "--out", "s"], "--data is required"),
         (["index", "--data", "my_corpus", "--out", "s"], "data 'my_corpus' names no format; write squad:FILE.json"),
         (["index", "--data", "jsonl:missing", "--out", "s"], "missing is not a folder"),

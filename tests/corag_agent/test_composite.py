@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from corag_agent.composite.card import rows_of
 from corag_agent.composite.examples import Example
 from corag_agent.composite.fitting import fit_composite
-from corag_agent.composite.seen import Seen, of_splits
+from corag_agent.composite.seen import of_splits, seen_of
 from corag_agent.composite.sources import Source, one_each
 from corag_agent.composite.training import TrainedComposite, write_composite
 from corag_agent.composite.validation import COMPOSITE, compare_choosers, groups_of, held_out_predictions
+from corag_agent.seen import Seen, digest_of_name
 from corag_search.errors import InputError
 from corag_search.rerankers.composite_model import PartIdentity, read_composite
 from data_prep.table import LabelTable
@@ -198,7 +199,7 @@ def test_what_is_written_is_read_again_and_equal_bytes_each_time(tmp_path: Path)
         groups=6,
     )
     labels, training = {"made": {"generator": "g"}}, {"folds": 3, "strength": 0.3, "seed": 0}
-    seen = Seen(("train", "val"), {"made": "123"}, ("made/q1",), ("d0", "d1"))
+    seen = Seen.of(["train", "val"], {"made": "123"}, ["made/q1"], ["d0", "d1"])
     for name in ("one", "other"):
         write_composite(trained, tmp_path / name, labels, training, seen)
     write_composite(trained, tmp_path / "one", labels, training, seen)  # an earlier one is replaced
@@ -254,8 +255,8 @@ def sources_of_two_languages() -> list[Source]:
 )
 def test_only_questions_of_the_splits_are_trained_on(splits: list[str], questions: list[str]) -> None:
     sources = of_splits(sources_of_two_languages(), splits)
-    seen = Seen.of(sources, splits, {"one": "1"})
-    assert list(seen.questions) == questions
+    seen = seen_of(sources, splits, {"one": "1"})
+    assert list(seen.questions) == sorted(map(digest_of_name, questions))
     assert [f"{s.data}/{q}" for s in sources for q in s.table.questions["question_id"]] == questions
     assert seen.splits == tuple(name for name in ("train", "val", "test") if name in splits)
 
@@ -273,8 +274,8 @@ def test_splits_without_a_question() -> None:
 
 def test_what_has_been_seen() -> None:
     sources = of_splits(sources_of_two_languages(), ["train", "val"])
-    seen = Seen.of(sources, ["train", "val"], {})
-    assert seen.documents == ("B", "C", "E")
+    seen = seen_of(sources, ["train", "val"], {})
+    assert list(seen.documents) == sorted(map(digest_of_name, "BCE"))
     assert seen.knows("de", "unlabelled", ["X", "B"]) and seen.knows("en", "none", [])
     assert not seen.knows("zh", "a", ["A"]) and not seen.knows("zh", "none", []) and not seen.knows("en", "b2", ["X"])
 
@@ -284,5 +285,5 @@ def test_a_record_from_before_and_a_broken_one(tmp_path: Path) -> None:
     config.write_text("{}")
     assert Seen.read(tmp_path) is None
     config.write_text('{"seen": {"splits": ["train"]}}')
-    with pytest.raises(InputError, match="seen must have splits, tables, questions and documents"):
+    with pytest.raises(InputError, match="seen must have splits, tables, and digests of questions and documents"):
         Seen.read(tmp_path)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corag_agent.callbacks.lineage import table_digest
 from corag_agent.cli import main
+from corag_agent.seen import digest_of_name, table_digest
 from corag_search import Corag, load_reranker
 from corag_search.rerankers.composite import CompositeReranker
 from corag_search.store import VectorStore
@@ -172,7 +172,7 @@ def test_an_evaluation_knows_what_its_composite_has_seen(
     trained_on = questions.loc[questions["split"] != "test", "question_id"]
     assert json.loads(out)["questions"] == len(trained_on) < len(table)
     config = json.loads((tmp_path / "part" / "config.json").read_text())
-    assert config["seen"]["questions"] == [f"corpus/{name}" for name in trained_on]
+    assert config["seen"]["questions"] == sorted(digest_of_name(f"corpus/{name}") for name in trained_on)
     assert config["seen"]["tables"] == {"labels": table_digest(table)}
     # An older one differs in the record alone.
     shutil.copytree(tmp_path / "all", tmp_path / "old")

@@ -106,7 +106,7 @@ def test_a_missing_key_is_refused(checkpoint: Path, tmp_path: Path) -> None:
             ConfigurationAgent.load(tmp_path / "agent")
         assert "\n" not in str(raised.value)
     # What only tells where it comes from is guarded by the checksum; an export of before there was one may lack it.
-    told = ("grid", "labels", "training", "metrics")
+    told = ("grid", "labels", "training", "metrics", "seen")
     for name in told:
         file.write_text(json.dumps({key: value for key, value in config.items() if key != name}))
         with pytest.raises(InputError, match=r"checkpoint .*agent: config\.json was changed since it was written"):

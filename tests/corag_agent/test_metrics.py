@@ -130,14 +130,29 @@ def test_nobody_and_nothing_kept() -> None:
     assert all(math.isnan(value) for value in agent_metrics(metric.compute(), Calibration()).values())
 
 
-def test_a_single_reranker() -> None:
-    data = questions(3)
+@pytest.mark.parametrize("count", [3, 1])
+def test_a_single_reranker(count: int) -> None:
+    data = questions(count)
     pairs = data.pairs._replace(rouge=data.pairs.rouge[:, :, :1], settings=data.pairs.settings[:, :, :1])
     one = QuestionBatch(pairs, data.kept, data.tokens[:, :1])
     metric = AgentOutcomes(GRID)
-    output = EncoderOutput(torch.empty(3, 1), torch.zeros(3, 1), torch.zeros(3, 1, 3))
+    output = EncoderOutput(torch.empty(count, 1), torch.zeros(count, 1), torch.zeros(count, 1, 3))
     metric.update(output, one, torch.tensor([0, 0, 0, 0]))
-    assert agent_metrics(metric.compute(), Calibration())["accuracy"] == 1.0
+    assert agent_metrics(metric.gathered(), Calibration())["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_single_question(kept: bool) -> None:
+    """Twice the same one has the same means."""
+    data = questions(1, kept=[kept])
+    metric = AgentOutcomes(GRID)
+    for _ in range(2):
+        metric.update(output_of(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.0, 1.0]])), data, FIXED)
+        outcomes = metric.gathered()
+        values = agent_metrics(outcomes, Calibration(threshold=0.1))
+        assert calibration_of(outcomes).temperature == 1.0
+        assert values["rougeL"] == pytest.approx(data.pairs.rouge[0, 0, 1, 2, 0, 1].item())
+        assert values["error_exploration"] == pytest.approx(2.4) if kept else math.isnan(values["error_exploration"])
 
 
 def test_calibration_comes_from_the_outcomes() -> None:

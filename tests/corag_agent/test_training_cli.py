@@ -1,12 +1,15 @@
 import csv
 import math
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
 
 from corag_agent.cli import main
 from corag_agent.export import export
@@ -58,6 +61,17 @@ def test_fit_test_export(labels: str, tmp_path: Path) -> None:
     metrics = {name: float(value) for name, value in tested.trainer.callback_metrics.items()}
     agent = ConfigurationAgent.load(export(best, tmp_path / "agent", metrics))
     assert agent.predict([0.0, 1.0] + [0.0] * 6).iterations in range(5, 11)
+
+
+def test_splits_of_a_single_question(labels: str, tmp_path: Path) -> None:
+    table = LabelTable.read(labels)
+    splits = ["val", "test", *["train"] * (len(table) - 2)]
+    LabelTable(table.scores, table.questions.assign(split=splits), table.fingerprint).write(tmp_path / "one.parquet")
+    fitted = run(str(tmp_path / "one.parquet"), tmp_path)
+    given = ("--ckpt_path", str(tmp_path / "checkpoints" / "best.ckpt"))
+    tested = run(str(tmp_path / "one.parquet"), tmp_path, *given, subcommand="test")
+    for stage, cli in (("val", fitted), ("test", tested)):
+        assert 0 <= cli.trainer.callback_metrics[f"{stage}/regret"] <= 0.6
 
 
 def test_from_an_agent_for_other_rerankers(trained: Path, tmp_path: Path) -> None:
@@ -403,6 +417,22 @@ def test_labels_of_other_rerankers_are_refused(labels: str, tmp_path: Path) -> N
     other = write_separable_table(tmp_path, rerankers=("delta", "beta", "gamma"))
     with pytest.raises(InputError, match=r"trained with rerankers .*'alpha'.* the label table has .*'delta'"):
         run(other, tmp_path, "--ckpt_path", str(tmp_path / "checkpoints" / "best.ckpt"), subcommand="test")
+
+
+class CtrlC(Callback):
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interruption_is_one_for_the_demo_too(labels: str, tmp_path: Path) -> None:
+    """Lightning would end the process, without a word."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    given = ["--data.labels", labels, "--output", str(tmp_path), "--trainer.enable_progress_bar", "false"]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            training_cli(["fit", *given], [CtrlC()])
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning ignores it from the first on
 
 
 @pytest.mark.parametrize("arguments", [[], ["train"], ["validate"], ["predict"]])

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from corag_agent.callbacks.lineage import WandbLineage, label_record, table_digest
+from corag_agent.callbacks.lineage import WandbLineage, label_record
+from corag_agent.seen import table_digest
 from corag_agent.training import training_cli
 from corag_search.agent import ConfigurationAgent
 from corag_search.errors import InputError
@@ -110,7 +111,8 @@ def test_lineage_from_the_label_table_to_the_exported_agent(recorded: Recorded) 
     for entry in contents.values():
         assert entry.local_path == f"runs/agent/export/{entry.path}"
         assert (recorded.home / "project" / entry.local_path).stat().st_size == entry.size
-    assert ConfigurationAgent.load(recorded.output / "export").input_dim == 8
+    exported = ConfigurationAgent.load(recorded.output / "export")
+    assert exported.input_dim == 8 and "seen" not in exported.config  # ids of questions are given for scores only
     about = json.loads(agent.metadata)
     assert 0 <= about["metrics"]["val/regret"] <= 0.6
     assert about["sha256"] == sha256_of(recorded.output / "export" / "model.safetensors")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -13,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 
-from corag_search.errors import InputError
-from corag_search.rerankers.joined import CACHED_PIECES, JoinedTokens, Long, long_choice, windows
+from corag_search.rerankers.joined import CACHED_PIECES, JoinedTokens, Long, windows
 from tests.corag_search.tiny_models import SENTENCES, build_tokenizer, unigram_model
 
 # What may merge with the space that joins two texts: marks, joiners, Arabic and Malayalam signs that bind what follows,
@@ -153,9 +151,3 @@ def test_windows_cover_everything_and_overlap_by_half(length, room):
     starts = [int(row[0]) for row in found]
     assert all(0 < b - a <= max(1, room // 2) for a, b in pairwise(starts))
     assert starts[-1] == length - room
-
-
-def test_there_is_no_third_choice():
-    assert json.dumps([long_choice("window"), long_choice("refuse")]) == '["window", "refuse"]'
-    with pytest.raises(InputError, match="long must be one of refuse, window, got 'cut'"):
-        long_choice("cut")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from corag_search import (
+    Chunk,
     Corag,
     InputError,
     PipelineConfig,
@@ -27,6 +29,7 @@ from corag_search import (
     search_policy_tree,
 )
 from corag_search.agent import Prediction
+from corag_search.rerankers.base import RerankerError
 from tests.corag_search.scripted import RandomScores
 
 pytestmark = pytest.mark.models
@@ -176,6 +179,7 @@ class FixedAgent:
     selection = "uct"
     needs_features = False
     config: ClassVar[dict] = {}
+    rerankers: tuple[str, ...] = ("bm25", "maxsim")
 
     def __init__(self, embedder: str = "minilm") -> None:
         self.seen: list[np.ndarray] = []
@@ -203,6 +207,41 @@ def test_the_agent_chooses_and_the_call_overrules_it(corag: Corag) -> None:
     np.testing.assert_array_equal(agent.seen[0], corag.embedder.encode([QUESTION])[0])
     overruled = steered.search(QUESTION, reranker="bm25", iterations=7)
     assert (overruled.reranker, overruled.config.iterations, overruled.config.exploration) == ("bm25", 7, 0.5)
+
+
+def test_warming_up_uses_each_part_once(corag: Corag) -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Given:
+        def retrieve(self, query: str, k: int, *, embedding: np.ndarray | None = None) -> list[Chunk]:
+            seen.append(("retriever", 0 if embedding is None else embedding.size))
+            return []
+
+    def judge(query: str, combinations: Sequence[Sequence[Chunk]]) -> list[float]:
+        seen.append(("reranker", len(combinations)))
+        return [0.5] * len(combinations)
+
+    corag.warm_up(reranker=judge)
+    assert seen == [("reranker", 1)]
+    steered = Corag(None, corag.embedder, corag.config, agent=FixedAgent(), retriever=Given())  # type: ignore[arg-type]
+    steered.warm_up(reranker=judge, answers=False)
+    assert seen[1:] == [("retriever", 384), ("reranker", 1)]
+
+
+def test_warming_up_finds_what_cannot_be_loaded(corag: Corag) -> None:
+    agent = FixedAgent()
+    agent.rerankers = ("bm25", "nonsense")
+    steered = Corag(None, corag.embedder, corag.config, agent=agent)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown reranker 'nonsense'"):
+        steered.warm_up(answers=False)
+    mute = Corag(None, None, replace(corag.config, generator={"name": "nobody"}))
+    mute.warm_up(answers=False)
+    with pytest.raises(InputError, match="nobody"):
+        mute.warm_up()
+    far = {"base_url": "http://127.0.0.1:9", "dialect": "tei", "retries": 0}
+    unreachable = Corag(None, None, replace(corag.config, reranker="server:far", rerankers={"server:far": far}))
+    with pytest.raises(RerankerError, match=r"127\.0\.0\.1:9"):
+        unreachable.warm_up(answers=False)
 
 
 def test_the_prior_of_the_call_or_else_the_configured_one_narrows(corag: Corag) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from corag_search import InputError, load_embedder, load_generator, load_reranker
-from corag_search.registry import Entry, create, whole
+from corag_search.registry import Entry, create, one_of, whole
 
 OPENAI = {"base_url": "http://localhost/v1", "model": "m"}
 
@@ -90,6 +92,18 @@ def test_a_fault_of_the_factory_stays_one() -> None:
         create("thing", entries, "faulty", {"size": 2, "anything": 3})
     with pytest.raises(InputError, match="thing 'faulty': size must be a whole number, got 'two'"):
         create("thing", entries, "faulty", {"size": "two"})
+
+
+class Fruit(StrEnum):
+    APPLE = "apple"
+    PEAR = "pear"
+
+
+def test_one_of_a_closed_choice() -> None:
+    assert one_of("fruit", "pear", Fruit) is Fruit.PEAR is one_of("fruit", Fruit.PEAR, Fruit)
+    for value in ("plum", "", None, ["apple"]):
+        with pytest.raises(InputError, match=f"^fruit must be one of apple, pear, got {re.escape(repr(value))}$"):
+            one_of("fruit", value, Fruit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [0, 1.0, True, "1", None, np.float64(1), np.bool_(True)])

@@ -52,6 +52,10 @@ def test_dict_and_back() -> None:
         ({"iterations": (0,)}, "at least 1"),
         ({"iterations": (2.5,)}, "whole numbers"),
         ({"iterations": (True,)}, "got True"),
+        ({"iterations": (5, 10**9)}, "grid: iterations must be at most 1,000,000, got 1,000,000,000"),
+        ({"exploration": (1e300, 0.0)}, r"grid: exploration must be at most 1e\+100, got 1e\+300"),
+        ({"cost_coefficient": (0.1, 1e101)}, r"grid: cost_coefficient must be at most 1e\+100"),
+        ({"iterations": (10**400,)}, r"iterations must hold finite numbers, at least 0, got 1000.*\.\.\.$"),
     ],
 )
 def test_unusable_axes(axes: dict, message: str) -> None:

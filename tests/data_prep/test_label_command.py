@@ -97,6 +97,9 @@ def test_a_job_from_its_estimate_to_its_last_question(
         assert (estimate["questions"], estimate["searches"]) == (3, 3)
         assert estimate["llm_calls"] == 3 * asked and estimate["prompt_tokens"] == 3 * asked * 1000
         assert estimate["price"] == pytest.approx(3 * asked * (1.0 + 0.1))
+        code, printed = label("--dry-run", "--probe", "1")  # where standard output is no terminal
+        assert code == 0 and "left to do" in printed and f"{estimate['prompt_tokens']:,}" in printed
+        assert len(requests) == asked
 
         endpoint.refused = {"glacier"}
         code, printed = label("--llm-concurrency", "4")

@@ -139,6 +139,8 @@ def test_prices_that_are_none(price: float) -> None:
         ({"split_by": "question"}, "splits can be by document or by domain, got 'question'"),
         ({"worker_gpus": -1.0}, "worker_gpus must be a number, at least 0"),
         ({"ray_address": "auto"}, "is for engine=ray, got engine=local"),
+        ({"worker_cpus": 2.0}, "worker_cpus=2.0 is for engine=ray, got engine=local"),
+        ({"worker_gpus": 0.5}, "worker_gpus=0.5 is for engine=ray, got engine=local"),
     ],
 )
 def test_unusable_options(options: dict, message: str) -> None:

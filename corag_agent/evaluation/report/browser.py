@@ -9,12 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from corag_agent.evaluation.records import KEY, EvaluationRun
+from corag_agent.evaluation.records import KEY, QUESTION, EvaluationRun
 from corag_agent.evaluation.report.cells import in_method_order
 from corag_agent.evaluation.report.main_setting import Settings
 from corag_agent.evaluation.report.wording import method_name
 
-_QUESTION = ["dataset", "question_id"]
 SCORES = ("rougeL", "human_rougeL", "token_f1", "gold_recall")
 _DIGITS = 3
 _SHARED = 24  # characters that a chunk and a gold passage share at least, where one reaches over the other's edge
@@ -55,8 +54,8 @@ def browser_data(run: EvaluationRun, limit: int | None = None) -> str:
         limit: Questions at most; None for all.
     """
     questions = chosen_questions(run, limit)
-    places = questions[_QUESTION].assign(place=range(len(questions)))
-    rows = run.records.merge(places, on=_QUESTION).merge(run.answers, on=list(KEY), how="left")
+    places = questions[QUESTION].assign(place=range(len(questions)))
+    rows = run.records.merge(places, on=QUESTION).merge(run.answers, on=list(KEY), how="left")
     numbers = {name: Numbers() for name in ("settings", "ways", "chunks", "texts", "answers")}
     for way in in_method_order(rows)[["method", "reranker", "variant"]].itertuples(index=False, name=None):
         numbers["ways"].of(way)

@@ -68,7 +68,7 @@ def rivals_plot(figures: Sequence[Figure]) -> Plot | None:
     title = f"ROUGE-L of {method_name(leading)} above each rival, in %"
     told = "; ".join(f"{figure.dataset}, {method_name(figure.claim.baseline)}: {figure.shown}" for figure in shown)
     svg = interval_plot(rows, "% above the rival, 95 % interval", f"{title}. {told}.", reference=0)
-    return Plot(title, svg, legend_of(datasets, range(len(datasets))))
+    return Plot(title, svg, legend_of(datasets))
 
 
 def _above(figure: Figure, series: int) -> Measured:

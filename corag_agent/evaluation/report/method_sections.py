@@ -25,12 +25,7 @@ from corag_agent.evaluation.report.cells import (
     single_rows,
     spoken_scores,
 )
-from corag_agent.evaluation.report.plots import (
-    SERIES,
-    LabelledPoint,
-    interval_plot,
-    point_plot,
-)
+from corag_agent.evaluation.report.plots import SERIES, LabelledPoint, interval_plot, point_plot
 from corag_agent.evaluation.report.report_table import Column, ReportTable, Row
 from corag_agent.evaluation.report.section import Plot, Section, legend_of
 from corag_agent.evaluation.report.wording import MISSING, counted, method_name, number, way_name
@@ -54,8 +49,7 @@ SCORES_NOTE = (
 def methods_section(methods: pd.DataFrame) -> Section | None:
     """Methods × chunk sizes, for each data set; None when no run has more than one method.
 
-    The fullest run of a data set comes with plots; others have a table where they add to it. All
-    scores of all runs are folded.
+    The fullest run of a data set comes with plots; others have a table where they add to it. All scores are folded.
 
     Args:
         methods: Rows of `method_table` without variants.
@@ -108,7 +102,7 @@ def _by_method(shown: pd.DataFrame, where: str) -> Plot:
     title = f"ROUGE-L by method: {where}"
     svg = interval_plot(rows, "ROUGE-L, 95 % interval", spoken_scores(title, shown))
     labels = [name or "none of its own" for name in names]
-    return Plot(title, svg, legend_of(labels, range(len(names))))
+    return Plot(title, svg, legend_of(labels))
 
 
 def _against_tokens(best: pd.DataFrame, where: str) -> Plot:
@@ -178,7 +172,7 @@ def _by_group(shown: pd.DataFrame, by: str, names: Sequence[str], title: str) ->
         for (method,), found in groups_of(shown, ["method"])
     ]
     svg = interval_plot(rows, "ROUGE-L, 95 % interval", f"{title}. {TABLE_BELOW}")
-    return Plot(title, svg, legend_of([name or MISSING for name in names], range(len(names))))
+    return Plot(title, svg, legend_of([name or MISSING for name in names]))
 
 
 def _group_table(shown: pd.DataFrame, by: str, names: Sequence[str], caption: str) -> ReportTable:

@@ -100,7 +100,7 @@ def _plot(shown: pd.DataFrame, less: Mapping[Way, Interval], title: str) -> Plot
             told += [f"{_ORDERS[method]}, {name}: {signed(d.mean)}" for name, d in found]
     spoken = f"{title}. {'; '.join(told)}. {TABLE_BELOW}"
     svg = interval_plot(rows, "difference of ROUGE-L, paired 95 % interval", spoken, reference=0)
-    return Plot(title, svg, legend_of(names, range(len(names))))
+    return Plot(title, svg, legend_of(names))
 
 
 def _table(shown: pd.DataFrame, less: Mapping[Way, Interval], caption: str) -> ReportTable:

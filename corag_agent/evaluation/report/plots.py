@@ -1,6 +1,6 @@
 """Plots as SVG: values with intervals, lines, labelled points, stacked bars.
 
-Colours and line styles stand in the page's style sheet, by series: `c0`, `c1`, …
+Colours and line styles stand in the page's style sheet, by `series_class`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from corag_agent.evaluation.report.placement import place_labels
 from corag_agent.evaluation.report.wording import number
 
 WIDTH = 400.0  # pixels; about that of a phone, so that letters there are as large as on a desk
-SERIES = 7  # colours and shapes; a further series begins anew
+SERIES = 7  # colours and shapes; further series have them in other pairs, with hollow marks and broken lines
+_BROKEN = 3  # ways in which the style sheet breaks lines
 _RIGHT = 14.0
 _LABELS = 172.0  # pixels at most for the names of rows
 _FOOT = 38.0  # below a horizontal axis
+_SPREAD = 24.0  # pixels for the intervals of all lines at one value of a setting
 
 Across = Callable[[float], float]  # from a setting to its pixel
 
@@ -111,7 +113,7 @@ def _measured(name: str, mean: Measured, scale: Scale, y: float) -> str:
     if math.isfinite(mean.low) and math.isfinite(mean.high):
         line = f'<path class="whisker" d="M{scale(mean.low):.1f} {y:.1f}H{scale(mean.high):.1f}"/>'
     return (
-        f'<g class="c{mean.series % SERIES}"><title>{escape(name)}: {_interval_text(mean)}</title>{line}'
+        f'<g class="{series_class(mean.series)}"><title>{escape(name)}: {_interval_text(mean)}</title>{line}'
         f"{mark(scale(mean.mean), y, mean.series)}</g>"
     )
 
@@ -122,8 +124,14 @@ def _interval_text(mean: Measured) -> str:
     return f"{number(mean.mean)}, 95 % {number(mean.low)} to {number(mean.high)}"
 
 
+def series_class(series: int) -> str:
+    """What the style sheet knows a series by: `c0` to `c6` for its colour, and `r1`, `r2` or `r3` when that repeats."""
+    again = series // SERIES
+    return f"c{series % SERIES}" + (f" r{(again - 1) % _BROKEN + 1}" if again else "")
+
+
 def mark(x: float, y: float, series: int) -> str:
-    """A point of a series; its shape tells it apart without its colour."""
+    """A point of a series; its shape tells it apart without its colour, and from the others of its colour."""
     shapes = (
         "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
         "M-3.6 -3.6H3.6V3.6H-3.6Z",
@@ -133,7 +141,8 @@ def mark(x: float, y: float, series: int) -> str:
         "M-1.5 -4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5V-1.5H-1.5Z",
         "M-4.5 -2.5L-2.5 -4.5L0 -2L2.5 -4.5L4.5 -2.5L2 0L4.5 2.5L2.5 4.5L0 2L-2.5 4.5L-4.5 2.5L-2 0Z",
     )
-    return f'<path class="mark" transform="translate({x:.1f} {y:.1f})" d="{shapes[series % SERIES]}"/>'
+    shape = shapes[(series + series // SERIES) % SERIES]
+    return f'<path class="mark" transform="translate({x:.1f} {y:.1f})" d="{shape}"/>'
 
 
 def line_plot(
@@ -176,13 +185,15 @@ def line_plot(
 
 
 def _places(places: Sequence[float], x: Across, bottom: float) -> Iterator[str]:
-    """Values of the setting; one that would touch the one before is left out."""
+    """Values of the setting, inside the picture; one that would touch the one before is left out."""
     end = -math.inf
     for place in places:
         text = _setting_text(place)
-        if x(place) - text_width(text) / 2 > end:
-            yield written(x(place), bottom + 14, text, anchor="middle")
-            end = x(place) + text_width(text) / 2 + 4
+        half = text_width(text) / 2
+        middle = min(x(place), WIDTH - half)
+        if middle - half > end:
+            yield written(middle, bottom + 14, text, anchor="middle")
+            end = middle + half + 4
         yield f'<path class="tick" d="M{x(place):.1f} {bottom:.1f}v4"/>'
 
 
@@ -193,7 +204,7 @@ def _setting_text(value: float) -> str:
 def _line(line: Line, series: int, count: int, x: Across, y: Scale) -> str:
     """A line whose intervals stand a little beside those of the other lines."""
     known = [(at, mean) for at, mean in zip(line.x, line.y, strict=True) if math.isfinite(mean.mean)]
-    shift = 4.0 * (series - (count - 1) / 2)
+    shift = min(4.0, _SPREAD / count) * (series - (count - 1) / 2)
     path = "L".join(f"{x(at) + shift:.1f} {y(mean.mean):.1f}" for at, mean in known)
     parts = [f'<path class="line" d="M{path}"/>' if known else ""]
     for at, mean in known:
@@ -203,7 +214,7 @@ def _line(line: Line, series: int, count: int, x: Across, y: Scale) -> str:
             whisker = f'<path class="whisker" d="M{across:.1f} {y(mean.low):.1f}V{y(mean.high):.1f}"/>'
         title = f"<title>{escape(line.name)}, {_setting_text(at)}: {_interval_text(mean)}</title>"
         parts.append(f"<g>{title}{whisker}{mark(across, y(mean.mean), series)}</g>")
-    return f'<g class="c{series % SERIES}">{"".join(parts)}</g>'
+    return f'<g class="{series_class(series)}">{"".join(parts)}</g>'
 
 
 def point_plot(points: Sequence[LabelledPoint], x_axis: str, y_axis: str, spoken: str) -> str:
@@ -221,7 +232,9 @@ def point_plot(points: Sequence[LabelledPoint], x_axis: str, y_axis: str, spoken
     parts.append(f'<path class="reference" d="{stair}"/>')
     for point, place, name, box in zip(points, places, names, boxes, strict=True):
         title = f"<title>{escape(point.name)}: {number(point.y)} at {point.x:,.0f}</title>"
-        parts.append(f'<g class="c{point.series % SERIES}">{title}{_leader(place, box)}{mark(*place, point.series)}')
+        parts.append(
+            f'<g class="{series_class(point.series)}">{title}{_leader(place, box)}{mark(*place, point.series)}'
+        )
         parts.append(f"{written(box[0], box[3] - 3, name, 'row')}</g>")
     return figure_svg(WIDTH, bottom + _FOOT, spoken, parts)
 
@@ -272,6 +285,6 @@ def stacked_bars(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[st
             if math.isfinite(length) and length > 0:
                 title = f"<title>{escape(name)}, {escape(names[series])}: {length:.3f} s</title>"
                 box = f'x="{scale(at):.2f}" y="{top + 4:.1f}" width="{scale(at + length) - scale(at):.2f}" height="16"'
-                parts.append(f'<rect class="bar c{series % SERIES}" {box}>{title}</rect>')
+                parts.append(f'<rect class="bar {series_class(series)}" {box}>{title}</rect>')
                 at += length
     return figure_svg(WIDTH, bottom + _FOOT, spoken, parts)

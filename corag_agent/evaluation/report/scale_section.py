@@ -65,7 +65,7 @@ def _plot(part: pd.DataFrame, column: str, title: str, resamples: int) -> Plot:
         measured = tuple(Measured(mean.mean, mean.low, mean.high) for mean in means)
         lines.append(Line(way_name(*way), tuple(float(at) for at, _ in groups), measured))
     svg = line_plot(lines, "chunks in the store", "ms", f"{title}. {TABLE_BELOW}", zero=True, logarithmic=True)
-    return Plot(title, svg, legend_of([line.name for line in lines], range(len(lines))))
+    return Plot(title, svg, legend_of([line.name for line in lines]))
 
 
 def _table(part: pd.DataFrame, caption: str, resamples: int) -> ReportTable:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from corag_agent.evaluation.report.plots import SERIES, mark
+from corag_agent.evaluation.report.plots import mark, series_class
 from corag_agent.evaluation.report.report_table import ReportTable, table_html
 
 
@@ -65,11 +65,10 @@ def plot_html(plot: Plot) -> str:
 
 def _key(series: int, name: str, bars: bool) -> str:
     shape = '<rect class="bar" x="1" y="2" width="14" height="10"/>' if bars else mark(8, 7, series)
-    picture = f'<svg class="key c{series % SERIES}" viewBox="0 0 16 14" aria-hidden="true">{shape}</svg>'
+    picture = f'<svg class="key {series_class(series)}" viewBox="0 0 16 14" aria-hidden="true">{shape}</svg>'
     return f"<span>{picture} {escape(name)}</span>"
 
 
-def legend_of(names: Sequence[str], used: Iterable[int]) -> tuple[tuple[int, str], ...]:
-    """Legend of the series that are used; none where only one is."""
-    shown = sorted(set(used))
-    return tuple((series, names[series]) for series in shown) if len(shown) > 1 else ()
+def legend_of(names: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """Legend of the series in their order; none where there is only one."""
+    return tuple(enumerate(names)) if len(names) > 1 else ()

@@ -63,7 +63,7 @@ def budgets_section(methods: pd.DataFrame) -> Section | None:
 
 
 def _budget_plots(ways: Sequence[tuple[str, pd.DataFrame]], where: str) -> list[Plot]:
-    legend = legend_of([name for name, _ in ways], range(len(ways)))
+    legend = legend_of([name for name, _ in ways])
     scores, tokens = [], []
     for name, rows in ways:
         at = tuple(map(float, rows["budget"]))
@@ -145,7 +145,7 @@ def _by_reranker(shown: pd.DataFrame, title: str) -> Plot:
         for name, found in _reranker_rows(shown)
     ]
     svg = interval_plot(rows, "ROUGE-L, 95 % interval", f"{title}. {TABLE_BELOW}")
-    return Plot(title, svg, legend_of(names, range(len(names))))
+    return Plot(title, svg, legend_of(names))
 
 
 def _reranker_table(shown: pd.DataFrame, caption: str) -> ReportTable:
@@ -204,7 +204,7 @@ def _sweep_plots(part: pd.DataFrame, name: str, where: str) -> list[Plot]:
         way, at = way_name(method, reranker), tuple(rows["_at"])
         scores.append(Line(way, at, tuple(measured(row) for _, row in rows.iterrows())))
         tokens.append(Line(way, at, tuple(Measured(float(value)) for value in rows["prompt_tokens"])))
-    legend = legend_of([line.name for line in scores], range(len(scores)))
+    legend = legend_of([line.name for line in scores])
     title, spent = f"ROUGE-L by {name}: {where}", f"Tokens by {name}: {where}"
     return [
         Plot(title, line_plot(scores, name, "ROUGE-L", f"{title}. {TABLE_BELOW}"), legend),
@@ -218,7 +218,7 @@ def _by_variant(part: pd.DataFrame, title: str) -> Plot:
         (variant, [measured(row, ways.index((row["method"], row["reranker"]))) for _, row in found.iterrows()])
         for (variant,), found in groups_of(part, ["variant"])
     ]
-    legend = legend_of([way_name(*way) for way in ways], range(len(ways)))
+    legend = legend_of([way_name(*way) for way in ways])
     return Plot(title, interval_plot(rows, "ROUGE-L, 95 % interval", spoken_scores(title, part)), legend)
 
 

@@ -16,10 +16,7 @@ METHODS: Mapping[str, tuple[str, str]] = {
     TREE: ("tree search", "policy-tree search with one reranker and fixed settings"),
     NAIVE: ("NaiveRAG", "vector search, one reranker, then greedy filling until the budget is spent"),
     "naive_matched": ("NaiveRAG, same tokens", "NaiveRAG stopped at the tokens that the tree search used"),
-    "agent_matched": (
-        "NaiveRAG, agent's tokens",
-        "NaiveRAG by the agent's reranker, stopped at the agent's tokens",
-    ),
+    "agent_matched": ("NaiveRAG, agent's tokens", "NaiveRAG by the agent's reranker, stopped at the agent's tokens"),
     "best_single": ("best single chunk", "the one chunk of the greatest objective"),
     "greedy_climb": ("greedy climb", "append the best chunk as long as the tree search's objective rises"),
     "agent_climb": ("climb, agent's settings", "greedy climb by the agent's reranker and settings"),

@@ -21,6 +21,7 @@ from corag_agent.evaluation.estimate import estimate_job
 from corag_agent.evaluation.job import LEDGER
 from corag_agent.evaluation.plan import Experiment
 from corag_agent.evaluation.records import EvaluationRun
+from corag_agent.export import export
 from corag_search.agent import ConfigurationAgent
 from corag_search.embedders import load_embedder
 from corag_search.errors import InputError
@@ -132,6 +133,16 @@ def test_questions_that_no_agent_has_seen_are_shared_out_by_document(agents: Pat
     labelled = about("q2")  # by its id, where nothing is known of its documents
     assert loaded.of(with_questions(labelled), labelled).about["held_out"]
     assert not loaded.of(with_questions(labelled, name="elsewhere"), labelled).about["held_out"]
+
+
+def test_what_an_export_says_of_its_training_asks_nothing_anew(agents: Path, tmp_path: Path) -> None:
+    last = agents / "fold-0" / "checkpoints" / "last.ckpt"
+    asked = {}
+    for name, metrics in (("one", {"val/rouge_l": 0.25}), ("other", {"val/rouge_l": 0.5})):
+        loaded = Agents.load(export(last, tmp_path / name, metrics))
+        asked[name] = loaded.of(with_questions(about("q")), about("q")).key
+    assert asked["one"] == asked["other"]
+    assert (tmp_path / "one/config.json").read_bytes() != (tmp_path / "other/config.json").read_bytes()
 
 
 def test_a_question_that_every_agent_has_seen_fails_and_the_rest_goes_on(agents: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from corag_agent.evaluation.scoring import exact_match, gold_recall, token_f1
 from corag_agent.evaluation.task import Corpus
 from corag_search import Chunk, InputError, search_policy_tree
 from corag_search.generators.base import Generation, GeneratorError
+from corag_search.rerankers.base import RerankerError
 from data_prep.answers import AnswerCache
 from data_prep.dataset import Question
 from data_prep.rouge import rouge_scores
 from tests.corag_agent.evaluation import tiny_evaluation
 from tests.corag_agent.evaluation.tiny_evaluation import CONFIG, evaluated, rerankers, tiny_job, tiny_source
+from tests.corag_search.scripted import RandomScores
 from tests.data_prep.test_labelling import FirstWords, HashEmbedder
 
 MAIN = Experiment("main", methods=["naive_rag", "tree"])
@@ -136,7 +138,7 @@ def test_failures_are_recorded_and_taken_up_again(tmp_path: Path) -> None:
 
 def test_one_answer_that_fails_leaves_the_others(tmp_path: Path) -> None:
     with tiny_job(tmp_path, [MAIN]) as job:
-        ledger = run_job(job).ledger
+        ledger = run_job(job)
         texts = {record["answer"]: key for key, record in ledger.done.items() if isinstance(record, dict)}
         run = collect(job, ledger.done, ledger.failed)
     assert texts
@@ -226,6 +228,63 @@ def test_every_store_is_read_before_anything_is_timed_on_it(tmp_path: Path, monk
     # The first question of "one" is done, so the first that waits for its stores is the second.
     assert done[:4] == [("warm", sizes[name, size]) for name in ("more", "one") for size in (8, 12)]
     assert [kind for kind, _ in done[4:]] == ["timed"] * 6
+
+
+class Loading(FirstWords):
+    """Notes how many tokens it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def generate(self, prompt: str, max_tokens: int) -> Generation:
+        self.asked.append(max_tokens)
+        return super().generate(prompt, max_tokens)
+
+
+def test_the_generator_has_answered_before_it_is_timed(tmp_path: Path) -> None:
+    """Also where all references are there already."""
+    evaluated(tmp_path, [MAIN])
+    timed = Experiment("timed", methods=["naive_rag"], rerankers=["one"], timing=True, limit=2)
+    generator = Loading()
+    evaluated(tmp_path, [timed], generator=generator)
+    assert generator.asked == [1, 9, 9]
+    evaluated(tmp_path, [timed], generator=generator)
+    assert generator.asked == [1, 9, 9]  # nothing is left to be timed
+
+
+class FailingOnce(RandomScores):
+    """Fails when it is first asked."""
+
+    def score(self, query: str, combinations: Sequence[Sequence[Chunk]]) -> np.ndarray:
+        if not self.evaluated:
+            self.evaluated.append(())
+            raise RerankerError("the server is loading its model")
+        return super().score(query, combinations)
+
+
+def test_what_fails_before_the_timing_ends_no_run(tmp_path: Path) -> None:
+    judge = FailingOnce(1)
+    timed = Experiment("timed", methods=["naive_rag"], rerankers=["one"], timing=True)
+    run = evaluated(tmp_path, [timed], judges={"one": judge, "two": rerankers()["two"]})
+    assert len(run) == 6 and (run.records["error"] == "").all()
+
+
+def test_an_estimate_starts_its_clock_when_the_models_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock on which only the first score of a reranker takes time."""
+    clock = [0.0]
+
+    class Slow(RandomScores):
+        def score(self, query: str, combinations: Sequence[Sequence[Chunk]]) -> np.ndarray:
+            clock[0] += 0 if self.evaluated else 1000
+            return super().score(query, combinations)
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    with tiny_job(tmp_path, [replace(MAIN, rerankers=["one"])], judges={"one": Slow(1), "two": Slow(2)}) as job:
+        (estimate,) = estimate_job(job, probe=1)
+    assert clock[0] == 2000 and estimate.seconds == 0
 
 
 def test_structure_is_what_brute_force_finds(tmp_path: Path) -> None:

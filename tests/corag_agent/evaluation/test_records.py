@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corag_agent.evaluation.best_of_half import halves_of
 from corag_agent.evaluation.plan import Experiment
 from corag_agent.evaluation.records import KEY, SCHEMAS, EvaluationRun
 from corag_search import InputError
@@ -52,6 +53,19 @@ def test_structure_may_be_missing(run: EvaluationRun, tmp_path: Path) -> None:
     frames = {part: getattr(run, part) for part in SCHEMAS if part != "structure"}
     EvaluationRun(**frames, settings=run.settings).write(tmp_path)
     assert EvaluationRun.read(tmp_path).structure is None  # that of the run before does not stay
+
+
+def test_what_is_published_without_texts_keeps_documents_together(run: EvaluationRun, tmp_path: Path) -> None:
+    run.write(tmp_path)
+    for part in ("questions", "answers", "chunks"):
+        (tmp_path / f"{part}.parquet").unlink()
+    bare = EvaluationRun.read(tmp_path)
+    half = halves_of(bare.records)
+    assert half == halves_of(run.records) and half["tiny", "q0"] == half["tiny", "q5"]  # both about d0
+    assert bare.questions["documents"].map(list).tolist() == run.questions["documents"].map(list).tolist()
+    earlier = pq.read_table(tmp_path / "records.parquet").drop_columns(["documents"])
+    pq.write_table(earlier, tmp_path / "records.parquet")
+    assert not any(map(len, EvaluationRun.read(tmp_path).records["documents"]))
 
 
 def test_of_splits_keeps_what_belongs_to_their_questions(run: EvaluationRun) -> None:

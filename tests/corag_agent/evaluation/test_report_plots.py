@@ -6,6 +6,7 @@ import math
 import random
 import re
 import xml.etree.ElementTree as ElementTree
+from importlib import resources
 from itertools import combinations, pairwise
 
 import pytest
@@ -23,6 +24,7 @@ from corag_agent.evaluation.report.plots import (
     line_plot,
     mark,
     point_plot,
+    series_class,
     stacked_bars,
 )
 
@@ -152,6 +154,24 @@ def test_equal_ratios_are_equally_far_apart() -> None:
     assert texts == ["1,000", "10,000", "1,000,000"]
 
 
+def test_values_of_a_setting_stand_inside_the_picture() -> None:
+    line = Line("a", (1000.0, 1_000_000.0), (Measured(1.0), Measured(2.0)))
+    root = parsed(line_plot([line], "chunks", "ms", "s", logarithmic=True))
+    (last,) = (element for element in root.iter("text") if element.text == "1,000,000")
+    assert last.get("text-anchor") == "middle"
+    assert float(last.get("x") or 0) + text_width("1,000,000") / 2 <= WIDTH
+
+
+def test_many_lines_stay_near_the_values_of_their_setting() -> None:
+    for count in (3, 17):
+        lines = [Line(f"way {i}", (100.0, 300.0, 1000.0), (Measured(0.1),) * 3) for i in range(count)]
+        root = parsed(line_plot(lines, "budget", "y", "s"))
+        ticks = [float((tick.get("d") or "").split()[0][1:]) for tick in having(root, "tick")]
+        across = [place(point)[0] for point in having(root, "mark")]
+        assert max(min(abs(x - tick) for tick in ticks) for x in across) <= 12
+        assert min(b - a for a, b in pairwise(sorted(across))) > 1
+
+
 def test_values_of_a_setting_that_would_touch_have_no_text() -> None:
     line = Line("a", (0.0, 0.001, 1.0), (Measured(1.0), Measured(2.0), Measured(3.0)))
     root = parsed(line_plot([line], "c", "y", "s"))
@@ -209,6 +229,19 @@ def test_parts_of_a_bar_follow_each_other() -> None:
     assert [bar.get("class") for bar in bars] == ["bar c0", "bar c2", "bar c0", "bar c1"]
 
 
-def test_series_begin_anew_when_there_are_many() -> None:
-    assert mark(1, 2, 0) == mark(1, 2, SERIES)
+def test_many_series_are_told_apart() -> None:
+    """By shape among the first, by colour and shape among all, and from those of the same colour by what is drawn."""
     assert len({mark(0, 0, series) for series in range(SERIES)}) == SERIES
+    drawn = [(series_class(series), mark(0, 0, series)) for series in range(SERIES**2)]
+    assert len({(kind.split()[0], shape) for kind, shape in drawn}) == SERIES**2
+    assert len({kind for kind, _ in drawn[: 4 * SERIES]}) == 4 * SERIES
+
+
+def test_lines_and_marks_of_colours_that_come_again_look_otherwise() -> None:
+    lines = [Line(f"way {i}", (1.0, 2.0), (Measured(0.1 * i), Measured(0.2 * i))) for i in range(SERIES + 2)]
+    root = parsed(line_plot(lines, "x", "y", "s"))
+    kinds = [(group.get("class") or "").split() for group in having(root, "c0") + having(root, "c1")]
+    assert kinds == [["c0"], ["c0", "r1"], ["c1"], ["c1", "r1"]]
+    style = (resources.files("corag_agent.evaluation.report") / "page.css").read_text(encoding="utf-8")
+    for kind in {series_class(series).partition(" ")[2] for series in range(SERIES**2)} - {""}:
+        assert re.search(rf"\.{kind} \.line {{ stroke-dasharray: ", style) and f".{kind} .mark" in style

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_choices, best_rerankers, half_of
+from corag_agent.evaluation.best_of_half import BEST, HALVINGS, best_choices, best_rerankers, halves_of
 from corag_agent.evaluation.intervals import paired_bootstrap, paired_ratio
 from corag_agent.evaluation.records import KEY, PARTIAL, SCHEMAS, SCORES, SECONDS, EvaluationRun
 from corag_agent.evaluation.summary import (
@@ -21,9 +24,20 @@ from corag_agent.evaluation.summary import (
 )
 from corag_agent.evaluation.summary_text import json_tables, printed_tables, structure_text, tables_of
 from corag_search import InputError
+from data_prep.groups import connected
 
 QUESTIONS = [f"q{i}" for i in range(24)]
-HALF = {question: half_of("d", question) for question in QUESTIONS}
+
+
+def halves(seed: int = 0) -> dict[str, int]:
+    """Half of each of `QUESTIONS`, as those of `run_of` are about ten documents."""
+    records = pd.DataFrame(
+        {"dataset": "d", "question_id": QUESTIONS, "documents": [[f"doc{q[-1]}"] for q in QUESTIONS]}
+    )
+    return {question: half for (_, question), half in halves_of(records, seed).items()}
+
+
+HALF = halves()
 
 
 def record(question: str, method: str, reranker: str, rouge: float, tokens: int = 10, **more: Any) -> dict[str, Any]:
@@ -95,13 +109,58 @@ def test_many_halvings_are_the_mean_of_each() -> None:
     for method in ("naive_rag", "tree"):
         expected = dict.fromkeys(QUESTIONS, 0.0)
         for seed in range(HALVINGS):
-            half = {question: half_of("d", question, seed) for question in QUESTIONS}
+            half = halves(seed)
             for question in QUESTIONS:
                 others = [other for other in QUESTIONS if half[other] != half[question]]
                 best = max("ab", key=lambda name: np.mean([scores[method, other, name] for other in others]))
                 expected[question] += scores[method, question, best] / HALVINGS
         assert dict(found.loc[method, "rougeL"]) == pytest.approx(expected)
     assert set(found.loc["tree", "prompt_tokens"]) == {5} and set(found["run"]) == {"main"}
+
+
+def asked_about(documents: list[list[str]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"dataset": "d", "question_id": [f"q{i}" for i in range(len(documents))], "documents": documents}
+    )
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=2, unique=True), min_size=1, max_size=30),
+    st.integers(0, 99),
+)
+def test_halves_divide_no_document_and_are_nearly_equal(documents: list[list[str]], seed: int) -> None:
+    records = asked_about(documents)
+    half = halves_of(records, seed)
+    sizes = Counter(half.values())
+    of_question = [half["d", f"q{i}"] for i in range(len(documents))]
+    for one, own in zip(of_question, documents, strict=True):
+        assert all(one == other for other, also in zip(of_question, documents, strict=True) if set(own) & set(also))
+    largest = max(Counter(connected(documents).tolist()).values())
+    assert abs(sizes[0] - sizes[1]) <= largest
+    assert halves_of(records.sample(frac=1, random_state=seed), seed) == half  # whatever the order of the rows
+    assert halves_of(pd.concat([records, records]), seed) == half
+
+
+def test_halves_of_equal_documents_are_equal() -> None:
+    records = asked_about([[f"d{i // 3}"] for i in range(60)])
+    found = [halves_of(records, seed) for seed in range(20)]
+    assert all(sum(half.values()) == 30 for half in found)
+    assert len({tuple(sorted(half.items())) for half in found}) == 20
+    alone = halves_of(asked_about([[]] * 11))
+    assert sum(alone.values()) in (5, 6)
+
+
+def test_what_chooses_for_a_question_has_not_seen_its_document() -> None:
+    """Each document has its own best reranker; by its own questions each would be chosen."""
+    own = {q: "ab"[i % 2] for i, q in enumerate(f"doc{n}" for n in range(10))}
+    rows = [record(q, "tree", r, float(own[f"doc{q[-1]}"] == r)) for q in QUESTIONS for r in "ab"]
+    best = best_rerankers(run_of(rows).succeeded).set_index("question_id")
+    for question in QUESTIONS:
+        others = [q for q in QUESTIONS if HALF[q] != HALF[question]]
+        assert question[-1] not in {q[-1] for q in others}
+        score = {r: sum(own[f"doc{q[-1]}"] == r for q in others) for r in "ab"}
+        assert score["a"] == score["b"] or best.loc[question, "chosen"] == max("ab", key=score.__getitem__)
 
 
 def test_equal_rerankers_go_to_fewer_tokens() -> None:

@@ -92,5 +92,5 @@ def tiny_job(
 def evaluated(out: Path, experiments: Sequence[Experiment], **given: Any) -> EvaluationRun:
     """Run a tiny job to its end."""
     with tiny_job(out, experiments, **given) as job:
-        ledger = run_job(job).ledger
+        ledger = run_job(job)
         return collect(job, ledger.done, ledger.failed)

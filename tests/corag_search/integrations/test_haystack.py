@@ -8,6 +8,7 @@ import pytest
 from haystack import Document, Pipeline
 from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.core.errors import DeserializationError
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from corag_search import InputError
@@ -97,6 +98,14 @@ def test_a_saved_pipeline_chooses_as_before(monkeypatch: pytest.MonkeyPatch) -> 
     }
     documents = [Document(id="a", content="alpha"), Document(id="b", content="beta")]
     assert again.get_component("ranker").run("beta", documents)["documents"] == [documents[1]]
+
+
+def test_a_bad_value_in_a_saved_pipeline_is_told_by_haystack_in_our_words() -> None:
+    saved = pipeline_of(CoragRanker(reranker="bm25")).dumps().replace("budget: 1024", "budget: many")
+    message = "settings: budget must be a whole number of tokens, at least 1, got 'many'"
+    with pytest.raises(DeserializationError, match=f"{message}$") as refused:
+        Pipeline.loads(saved, allowed_modules=["corag_search"])
+    assert isinstance(refused.value.__cause__, InputError) and str(refused.value.__cause__) == message
 
 
 def test_a_reranker_object_cannot_be_saved() -> None:

@@ -81,8 +81,6 @@ def test_the_budget_can_be_assigned_and_nothing_else() -> None:
     assert len(assigned.compress_documents(DOCUMENTS, "q")) == 2
     with pytest.raises(ValidationError, match="Field is frozen"):
         assigned.reranker = "bm25"
-    with pytest.raises(ValidationError, match="buget"):
-        CoragDocumentCompressor(buget=3)
 
 
 def test_it_is_written_down_and_made_again() -> None:

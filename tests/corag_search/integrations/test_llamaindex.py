@@ -144,8 +144,6 @@ def test_the_budget_can_be_assigned_and_nothing_else(nodes: list[NodeWithScore])
     assert len(postprocessor.postprocess_nodes(nodes, query_str="q")) == 2
     with pytest.raises(ValidationError, match="Field is frozen"):
         postprocessor.reranker = "bm25"
-    with pytest.raises(ValidationError, match="buget"):
-        CoragNodePostprocessor(buget=3)
 
 
 def test_any_retriever_is_a_source_of_candidates(nodes: list[NodeWithScore]) -> None:

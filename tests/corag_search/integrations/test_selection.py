@@ -115,6 +115,12 @@ def test_what_cannot_be_chosen_from_is_refused_in_one_line(
     ("settings", "message"),
     [
         ({"budget": 0}, "budget must be a whole number of tokens, at least 1, got 0"),
+        ({"budget": "many"}, "budget must be a whole number of tokens, at least 1, got 'many'"),
+        ({"search": 7}, "search must be a mapping of settings, such as {iterations: 10}, got 7"),
+        ({"embedder": 7}, "embedder must have a name, such as {name: minilm}, got 7"),
+        ({"tokenizer": None}, "tokenizer must be a name or a path, got None"),
+        ({"rerankers": ["bm25"]}, "rerankers must be a mapping of names to options, such as .*, got \\['bm25'\\]"),
+        ({"agent": 7}, "agent must be a directory or a name, or null, got 7"),
         ({"search": {"budget": 3}}, "budget is an argument of its own"),
         ({"search": {"depth": 3}}, "search: unknown key 'depth'; allowed are iterations"),
         ({"reranker": 7}, "reranker must have a score"),
@@ -122,8 +128,9 @@ def test_what_cannot_be_chosen_from_is_refused_in_one_line(
     ],
 )
 def test_a_bad_setting_is_refused_when_the_adapter_is_made(framework: Adapter, settings: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as refused:
         framework.make(**settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_options_reach_the_reranker_by_its_name(framework: Adapter) -> None:
