@@ -11,7 +11,7 @@ import re
 import sqlite3
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -105,8 +105,27 @@ def _run(command: str, rest: Sequence[str]) -> int:
         parsed = parser.parse_args(list(rest))
     except SystemExit as end:  # after --help or --print_config
         return int(end.code or 0)
-    named = frozenset(word.split("=")[0].removeprefix("--") for word in rest if word.startswith("--"))
-    return module.run(parser.instantiate(parsed), named) or 0
+    return module.run(parser.instantiate(parsed), _named(rest, parser.groups or {})) or 0
+
+
+def _named(words: Sequence[str], groups: Collection[str]) -> frozenset[str]:
+    """Options on a command line, by dotted name; those of a group that is given as one value, too.
+
+    Example:
+        >>> sorted(_named(["--json", "--search", "{iterations: 5}", "--search.budget=3"], ["search"]))
+        ['json', 'search', 'search.budget', 'search.iterations']
+    """
+    import yaml
+
+    named = set()
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        if word.startswith("--"):
+            option, sign, value = word.removeprefix("--").partition("=")
+            value = value if sign else after
+            # The parser has read it already; another string is the name of a file.
+            members = yaml.safe_load(value) if option in groups and value.lstrip().startswith("{") else {}
+            named |= {option, *(f"{option}.{name}" for name in members)}
+    return frozenset(named)
 
 
 def _underscored(word: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def export(
     tensors = {name: tensor.contiguous() for name, tensor in sorted(module.encoder.state_dict().items())}
     config = _config(module, state, metrics)
     if seen and module.seen is not None:
-        config["seen"] = asdict(module.seen)
+        config["seen"] = module.seen.to_dict()
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if labels is not None:
         evaluation = evaluate_export(ConfigurationAgent(arrays, config), labels, split)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -229,7 +228,7 @@ class ConfigurationAgentModule(LightningModule):
         checkpoint["calibration"] = self.calibration._asdict()
         checkpoint["val_metrics"] = self._val_metrics
         checkpoint["seed"] = self._seed
-        checkpoint["seen"] = self.seen and asdict(self.seen)
+        checkpoint["seen"] = self.seen and self.seen.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes over what `on_save_checkpoint` added; refuses what was trained on labels of another kind.
@@ -250,7 +249,7 @@ class ConfigurationAgentModule(LightningModule):
         self._val_metrics = dict(checkpoint.get("val_metrics", {}))
         self._seed = checkpoint.get("seed", self._seed)
         seen = checkpoint.get("seen")  # None in checkpoints from before it was recorded
-        self.seen = self.seen and seen and self.seen.joined(Seen(**seen))
+        self.seen = self.seen and seen and self.seen.joined(Seen.of(**seen))
 
     def _shared_step(self, pairs: PairBatch, output: EncoderOutput, stage: str) -> LossTerms:
         losses = self._loss(output, pairs, self.class_weights if self.hparams["balance_classes"] else None)

@@ -28,21 +28,32 @@ class Seen:
     Attributes:
         splits: Whose questions, of those that were labelled; an agent's may be those of folds.
         tables: Digest of each label table, by name; see `table_digest`.
-        questions: `digest_of_name` of each one's `DATA/ID`, sorted.
-        documents: That of those that hold their gold passages, as `document_names` has them, sorted.
+        questions: `digest_of_name` of each one's `DATA/ID`.
+        documents: That of those that hold their gold passages, as `document_names` has them.
     """
 
     splits: tuple[str, ...] = ()
     tables: Mapping[str, str] = field(default_factory=dict)
-    questions: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()
+    questions: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
 
     @classmethod
     def of(
         cls, splits: Iterable[str], tables: Mapping[str, str], questions: Iterable[str], documents: Iterable[str]
     ) -> Seen:
-        """Of the names themselves, in any order."""
-        return cls((), dict(tables)).joined(cls(tuple(splits), {}, _digests(questions), _digests(documents)))
+        """Of names; digests of names stay. Splits may come in any order."""
+        given = set(splits)
+        ordered = tuple(split for split in SPLITS if split in given)
+        return cls(ordered, dict(tables), _digests(questions), _digests(documents))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, in one order."""
+        return {
+            "splits": list(self.splits),
+            "tables": dict(self.tables),
+            "questions": sorted(self.questions),
+            "documents": sorted(self.documents),
+        }
 
     @classmethod
     def of_table(cls, table: LabelTable, name: str, rows: npt.NDArray[np.intp], splits: Iterable[str]) -> Seen:
@@ -71,13 +82,10 @@ class Seen:
         if given is None:
             return None
         try:
-            texts = {name: tuple(given[name]) for name in ("splits", "questions", "documents")}
-            if not all(map(_DIGEST.fullmatch, texts["questions"] + texts["documents"])):
-                raise ValueError("names in the clear, from before 0.1.0")
-            return cls(tables=dict(given["tables"]), **texts)
+            return cls.of(*(given[name] for name in ("splits", "tables", "questions", "documents")))
         except (KeyError, TypeError, ValueError):
             raise InputError(
-                f"{where}: seen must have splits, tables, and digests of questions and documents, got "
+                f"{where}: seen must have splits, tables, questions and documents, got "
                 f"{str(given)[:60]}; make it again by `{command}`"
             ) from None
 
@@ -89,11 +97,11 @@ class Seen:
 
     def joined(self, other: Seen) -> Seen:
         """What weights have seen that were trained on both; of two tables of one name, the other's digest stands."""
-        return Seen(
-            tuple(split for split in SPLITS if split in self.splits + other.splits),
+        return Seen.of(
+            self.splits + other.splits,
             {**self.tables, **other.tables},
-            tuple(sorted({*self.questions, *other.questions})),
-            tuple(sorted({*self.documents, *other.documents})),
+            self.questions | other.questions,
+            self.documents | other.documents,
         )
 
     def knows(self, data: str, question_id: str, documents: Iterable[str]) -> bool:
@@ -104,9 +112,8 @@ class Seen:
             question_id: Its id there.
             documents: Names of the documents, by which an article's other languages and data sets are known too.
         """
-        return digest_of_name(f"{data}/{question_id}") in self.questions or not set(self.documents).isdisjoint(
-            map(digest_of_name, documents)
-        )
+        asked = digest_of_name(f"{data}/{question_id}")
+        return asked in self.questions or not self.documents.isdisjoint(map(digest_of_name, documents))
 
 
 def digest_of_name(name: str) -> str:
@@ -114,8 +121,9 @@ def digest_of_name(name: str) -> str:
     return digest_of(name)[:16]
 
 
-def _digests(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(digest_of_name, names))
+def _digests(names: Iterable[str]) -> frozenset[str]:
+    """Records of the first composites have names in the clear, later ones their digests."""
+    return frozenset(one if _DIGEST.fullmatch(one) else digest_of_name(one) for one in names)
 
 
 def table_digest(table: LabelTable) -> str:

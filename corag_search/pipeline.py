@@ -205,7 +205,7 @@ class Corag:
             return self._rerankers[name]
 
     def warm_up(self, *, reranker: str | Reranker | None = None, answers: bool = True) -> None:
-        """Load what a query needs and use each part once, so that the first query is as fast as any other.
+        """Load what a query needs and use all but the generator once, so that the first query need not.
 
         Args:
             reranker: As of the searches to come; every one that the agent can choose when None, or the configured one.
@@ -217,8 +217,11 @@ class Corag:
         """
         query, chunk = "warm-up", Chunk("warm-up", "warm-up", cost=1)
         embedding = None if self.agent is None else self.embedder.encode([query])[0]
+        retrieved: Sequence[Chunk] = ()
         if self._store is not None or self._retriever is not None:
-            self.retriever.retrieve(query, 1, embedding=embedding)
+            retrieved = self.retriever.retrieve(query, 1, embedding=embedding)
+        if self.agent is not None and embedding is not None:
+            self._predict(self.agent, query, embedding, tuple(retrieved) or (chunk,))
         configured = (self.config.reranker,) if self.agent is None else self.agent.rerankers
         judges = list(configured) if reranker is None else [reranker]
         if self.config.prior is not None and self.config.search.narrows:

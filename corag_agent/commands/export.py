@@ -9,8 +9,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json
-from corag_search.errors import InputError
+from corag_agent.commands.parser import add_json, check_about
 
 EXAMPLE = """  corag export --checkpoint runs/agent/checkpoints/best.ckpt --out runs/agent/export
   corag export --checkpoint runs/agent/checkpoints/best.ckpt --out runs/agent/export --labels runs/labels.parquet
@@ -36,9 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_agent.export import export
 
-    for option, needed in (("split", "labels"), ("private", "push")):
-        if option in named and getattr(arguments, needed) is None:
-            raise InputError(f"--{option} says something about --{needed}, which was not given; add it or leave it out")
+    check_about(arguments, named, {"split": ("labels",), "private": ("push",)})
     out = export(
         arguments.checkpoint,
         arguments.out,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.label_tables import add_tables, check_named, print_selection, run_on_tables
-from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.commands.label_tables import ABOUT, add_tables, print_selection, run_on_tables
+from corag_agent.commands.parser import add_json, add_pipeline, check_about, pipeline_of
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
 from data_prep.dataset import Dataset, Question
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from data_prep.readers import read_dataset
     from data_prep.rescoring import questions_of
 
-    check_named(arguments, named)
+    check_about(arguments, named, ABOUT)
     if run_on_tables(arguments):
         return 0
     for name in ("data", "out"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from data_prep.selection import BestLabels
 
 # Options that say something about others, of which one must be given.
-_ABOUT = {
+ABOUT = {
     **dict.fromkeys(("minimum_gain", "gain_mode", "noise"), ("select", "merge")),
     "probe": ("dry_run",),
 }
@@ -48,14 +47,6 @@ def add_tables(parser: ArgumentParser) -> None:
         default="keep",
         help="With --select or --merge: questions whose repeated scores disagree are to keep, weight or drop.",
     )
-
-
-def check_named(arguments: argparse.Namespace, named: Set[str]) -> None:
-    """Refuse an option on the command line that says something about one that was not given (InputError)."""
-    for option, others in _ABOUT.items():
-        if option in named and not any(getattr(arguments, other) for other in others):
-            missing = " or ".join(f"--{other}" for other in others)
-            raise InputError(f"--{option} says something about {missing}, which was not given; add it or leave it out")
 
 
 def run_on_tables(arguments: argparse.Namespace) -> bool:

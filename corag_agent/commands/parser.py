@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import yaml
@@ -88,6 +88,23 @@ def overrides(arguments: argparse.Namespace, named: Set[str]) -> dict[str, Any]:
     """Per-call options of `Corag.search`: what the agent would choose, unless the command line names it."""
     chosen = {name: getattr(arguments.search, name) for name in SETTINGS if f"search.{name}" in named}
     return chosen | ({"reranker": arguments.reranker} if "reranker" in named else {})
+
+
+def check_about(arguments: argparse.Namespace, named: Set[str], about: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an option on the command line that says something about others of which none was given.
+
+    Args:
+        arguments: Parsed.
+        named: Options on the command line.
+        about: By option, the others.
+
+    Raises:
+        InputError: There is one.
+    """
+    for option, others in about.items():
+        if option in named and not any(getattr(arguments, other) for other in others):
+            missing = " or ".join(f"--{other}" for other in others)
+            raise InputError(f"--{option} says something about {missing}, which was not given; add it or leave it out")
 
 
 def add_json(parser: ArgumentParser) -> None:

@@ -123,8 +123,8 @@ def _unusable(parser: ArgumentParser, key: str, reason: str) -> str:
 
 def not_of_kind(key: str, kind: str, value: Any) -> str:
     """That an option must be something else than `value`, which may be its text."""
-    text = "null" if value is None else str(value)
-    plain = value is None or re.fullmatch(r"[\[{].*|[-+]?[\d.]+", text, re.DOTALL)
+    text = "null" if value in (None, "None") else str(value)
+    plain = text == "null" or re.fullmatch(r"[\[{].*|[-+]?[\d.]+", text, re.DOTALL)
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return f"{key} must be {kind}, got {shown if plain else repr(shown)}"
 
@@ -141,6 +141,8 @@ def _no_yaml(parser: ArgumentParser, reason: str) -> str:
 
 
 def _no_options(parser: ArgumentParser, content: str) -> str:
+    if not content:
+        return "it is empty; it must hold options by name, as in `chunk_size: 256`"
     return not_of_kind("a configuration", "options by name, as in `chunk_size: 256`", " ".join(content.split()))
 
 
@@ -154,5 +156,5 @@ _FORMS: Mapping[str, _Told] = {
     r"argument (--\S+): ignored explicit argument (.+)": _takes_none,
     r'Parser key "([^"]+)"(?: element \d+)?:\s*(.+)': _unusable,
     r"Problems parsing config: (.+)": _no_yaml,
-    r"Unexpected config: (.+)": _no_options,
+    r"Unexpected config:\s*(.*)": _no_options,
 }

@@ -124,7 +124,7 @@ def write_composite(
             for chooser in trained.choosers
         },
         "labels": dict(labels),
-        "seen": asdict(seen),
+        "seen": seen.to_dict(),
     }
     weights = save(dict(sorted(trained.model.tensors().items())))
     write_weights(out, COMPOSITE, weights, config, card_of(trained, labels, settings, seen), check=read_composite)

@@ -12,20 +12,27 @@ from data_prep.splits import shuffle_key
 
 BEST = "best"  # in place of a reranker's name: the best of the other half of the questions
 HALVINGS = 20  # over which means are taken
+Halves = dict[tuple[str, str], int]
+Inseparable = dict[str, list[tuple[str, list[str]]]]
 _HALF = ["run", "dataset", "method", "chunk_size", "budget", "variant", "half"]
 
 
-def halves_of(records: pd.DataFrame, seed: int = 0) -> dict[tuple[str, str], int]:
+def halves_of(records: pd.DataFrame, seed: int = 0) -> Halves:
     """Which half of its data set's questions each is in, 0 or 1, by data set and question id.
 
     Questions that share a document, directly or through others, are in one half. Documents are ordered by a hash and
-    parted where that comes nearest to the middle of the questions.
+    parted where that comes nearest to the middle of the questions. Where all questions share one, each is alone.
 
     Args:
         records: With the `documents` of each question; one without any is alone.
         seed: Another one, another order.
     """
-    halves: dict[tuple[str, str], int] = {}
+    return _halves(_inseparable(records), seed)
+
+
+def _inseparable(records: pd.DataFrame) -> Inseparable:
+    """The questions of each data set that come into one half, with the name by which they are ordered."""
+    found: Inseparable = {}
     for dataset, asked in records.drop_duplicates(QUESTION).groupby("dataset"):
         groups: dict[int, list[str]] = defaultdict(list)
         names: dict[int, list[str]] = defaultdict(list)
@@ -33,10 +40,19 @@ def halves_of(records: pd.DataFrame, seed: int = 0) -> dict[tuple[str, str], int
         for number, question, documents in zip(numbers, asked["question_id"], asked["documents"], strict=True):
             groups[number].append(question)
             names[number] += list(documents) or [question]
-        before = 0
-        for number in sorted(groups, key=lambda one: shuffle_key(f"{seed}/half/{dataset}", min(names[one]))):
-            size = len(groups[number])
-            halves |= {(str(dataset), question): int(2 * before + size > len(asked)) for question in groups[number]}
+        alone = [(question, [question]) for question in asked["question_id"]]
+        together = [(min(names[number]), questions) for number, questions in groups.items()]
+        found[str(dataset)] = together if len(together) > 1 else alone
+    return found
+
+
+def _halves(inseparable: Inseparable, seed: int) -> Halves:
+    halves: Halves = {}
+    for dataset, groups in inseparable.items():
+        asked, before = sum(len(questions) for _, questions in groups), 0
+        for _, questions in sorted(groups, key=lambda group: shuffle_key(f"{seed}/half/{dataset}", group[0])):
+            size = len(questions)
+            halves |= {(dataset, question): int(2 * before + size > asked) for question in questions}
             before += size
     return halves
 
@@ -56,7 +72,8 @@ def best_choices(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL") -
         One row for each run, dataset, method, chunk_size, budget, variant and `half`: `reranker`, and the `questions`
         of that half and their mean `score` that decided. Methods without a reranker are left out.
     """
-    return _choices(_halved(records[records["reranker"] != ""], seed), metric)
+    rows = records[records["reranker"] != ""]
+    return _choices(_halved(rows, halves_of(rows, seed)), metric)
 
 
 def _choices(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -89,7 +106,9 @@ def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL",
     """
     several = records[records["reranker"] != ""].groupby(["run", "dataset", "method"])["reranker"].transform("nunique")
     rows = records.loc[several[several > 1].index]
-    made = pd.concat([_by_halves(rows, seed * halvings + number, metric) for number in range(halvings)])
+    inseparable = _inseparable(rows)
+    halves = (_halves(inseparable, seed * halvings + number) for number in range(halvings))
+    made = pd.concat([_by_halves(_halved(rows, own), metric) for own in halves])
     if halvings == 1:
         return made
     key = [*_HALF[:-1], "question_id"]
@@ -99,8 +118,7 @@ def best_rerankers(records: pd.DataFrame, seed: int = 0, metric: str = "rougeL",
     return first.reset_index()[list(made.columns)]
 
 
-def _by_halves(rows: pd.DataFrame, seed: int, metric: str) -> pd.DataFrame:
-    halved = _halved(rows, seed)
+def _by_halves(halved: pd.DataFrame, metric: str) -> pd.DataFrame:
     choices = _choices(halved, metric)
     best = halved.assign(half=1 - halved["half"]).merge(
         choices[[*_HALF, "reranker"]], on=[*_HALF, "reranker"], how="inner"
@@ -108,7 +126,6 @@ def _by_halves(rows: pd.DataFrame, seed: int, metric: str) -> pd.DataFrame:
     return best.drop(columns="half").assign(chosen=best["reranker"], reranker=BEST)
 
 
-def _halved(rows: pd.DataFrame, seed: int) -> pd.DataFrame:
+def _halved(rows: pd.DataFrame, halves: Halves) -> pd.DataFrame:
     """Rows with the `half` of their question."""
-    halves = halves_of(rows, seed)
     return rows.assign(half=[halves[key] for key in zip(rows["dataset"], rows["question_id"], strict=True)])

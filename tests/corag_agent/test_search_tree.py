@@ -159,3 +159,14 @@ def test_bad_settings_are_one_line(
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert message in err
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("given", [["--search.iterations", "3"], ["--search", "{iterations: 3}"]])
+def test_what_the_command_line_names_is_not_left_to_the_agent(
+    capsys: pytest.CaptureFixture[str], store: Path, given: list[str]
+) -> None:
+    code, out, _ = search(capsys, store, "--query", QUERY, "--agent", "demo", "--json", *given)
+    assert code == 0 and json.loads(out)["iterations"] == 3
+    _, out, _ = search(capsys, store, "--query", QUERY, "--agent", "demo", "--json")
+    assert json.loads(out)["iterations"] != 3

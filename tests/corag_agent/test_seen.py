@@ -62,7 +62,7 @@ def ids(*numbers: int) -> list[str]:
 def test_of_names_there_are_digests_only() -> None:
     seen = Seen.of(["val", "train"], {"t": "1"}, ["en/q1", "en/q1"], ["Plan 2031"])
     # printf '"en/q1"' | sha256sum, and of '"Plan 2031"'
-    assert seen == Seen(("train", "val"), {"t": "1"}, ("e1c5df24d8afce09",), ("5de41feae75b10b4",))
+    assert seen == Seen(("train", "val"), {"t": "1"}, frozenset({"e1c5df24d8afce09"}), frozenset({"5de41feae75b10b4"}))
     assert seen.knows("en", "q1", []) and seen.knows("en", "q2", ["Plan 2031"]) and not seen.knows("en", "q2", ["Plan"])
 
 
@@ -85,11 +85,11 @@ def test_an_export_says_what_trained_and_what_validated(labels: str, tmp_path: P
 
 def test_of_a_limit_and_of_folds_only_what_they_leave(labels: str) -> None:
     limited = LabelDataModule(labels, limit=3)
-    assert len(limited.seen.questions) == 3 + 4 and set(ids(8, 9, 10, 11)) < set(limited.seen.questions)
+    assert len(limited.seen.questions) == 3 + 4 and set(ids(8, 9, 10, 11)) < limited.seen.questions
     folded = LabelDataModule(labels, folds=4, fold=1)
     held = folded.table.questions["question_id"].iloc[folded.splits["test"]]
-    assert set(ids(*range(16))) - set(folded.seen.questions) == set(digests(*(f"en/{name}" for name in held)))
-    assert set(folded.seen.documents).isdisjoint(digests(*(f"D{int(name[1:]) // 2}" for name in held)))
+    assert set(ids(*range(16))) - folded.seen.questions == set(digests(*(f"en/{name}" for name in held)))
+    assert folded.seen.documents.isdisjoint(digests(*(f"D{int(name[1:]) // 2}" for name in held)))
 
 
 def test_ids_of_a_merged_table_name_their_data(tmp_path: Path) -> None:
@@ -98,13 +98,13 @@ def test_ids_of_a_merged_table_name_their_data(tmp_path: Path) -> None:
         labelled(tmp_path / f"{name}.parquet", name, {one: [f"{name}{one}"] for one in splits}, splits)
     merge_tables([LabelTable.read(tmp_path / f"{name}.parquet") for name in ("en", "zh")]).write(tmp_path / "m.parquet")
     seen = LabelDataModule(str(tmp_path / "m.parquet")).seen
-    assert list(seen.questions) == digests(*(f"{data}/q00{i}" for data in ("en", "zh") for i in range(4)))
+    assert sorted(seen.questions) == digests(*(f"{data}/q00{i}" for data in ("en", "zh") for i in range(4)))
     assert seen.knows("zh", "q001", []) and not seen.knows("de", "q001", []) and seen.knows("de", "q9", ["enq000"])
 
 
 def test_documents_that_a_table_does_not_name(tmp_path: Path) -> None:
     seen = LabelDataModule(write_separable_table(tmp_path)).seen
-    assert seen.documents == () and seen.knows("synthetic", "q000", ["d"]) and not seen.knows("synthetic", "q0", ["d"])
+    assert not seen.documents and seen.knows("synthetic", "q000", ["d"]) and not seen.knows("synthetic", "q0", ["d"])
 
 
 @pytest.mark.parametrize("how", ["--model.init_from", "--ckpt_path"])
@@ -140,10 +140,14 @@ def test_what_is_started_from_is_read_once(labels: str, tmp_path: Path, monkeypa
     assert read == [start]
 
 
+def test_a_record_of_names_in_the_clear_as_the_first_composites_have_it() -> None:
+    given = {"splits": ["train"], "tables": {"t": "1"}, "questions": ["en/q1"], "documents": ["A", digest_of_name("B")]}
+    read = Seen.in_config({"seen": given}, "config.json", "corag composite")
+    assert read == Seen.of(["train"], {"t": "1"}, ["en/q1"], ["A", "B"]) and read.knows("en", "q1", [])
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{"splits": ["train"]}, {"splits": [], "tables": {}, "questions": ["en/q1"], "documents": []}],
-    ids=["incomplete", "names"],
+    "given", [{"splits": ["train"]}, {"splits": [], "tables": {}, "questions": [1], "documents": []}]
 )
 def test_a_record_that_is_not_readable(given: dict) -> None:
     with pytest.raises(InputError, match=r"config.json: seen must have splits, .* make it again by `corag export`"):

@@ -226,6 +226,7 @@ def test_warming_up_uses_each_part_once(corag: Corag) -> None:
     steered = Corag(None, corag.embedder, corag.config, agent=FixedAgent(), retriever=Given())  # type: ignore[arg-type]
     steered.warm_up(reranker=judge, answers=False)
     assert seen[1:] == [("retriever", 384), ("reranker", 1)]
+    assert len(steered.agent.seen) == 1  # type: ignore[union-attr]
 
 
 def test_warming_up_finds_what_cannot_be_loaded(corag: Corag) -> None:

@@ -17,8 +17,8 @@ TABLE_BELOW = "The table below has the values."
 OFF = "†"  # marks an agent used off what its labels were made with
 BEST_NOTE = (
     "Where a method was run with several rerankers it has the one that is best on the half of the questions that a "
-    "question is not in, so that none has a part in choosing for itself; its numbers are means over 20 halvings, none "
-    "of which divides a document's questions."
+    "question is not in, so that none has a part in choosing for itself; its numbers are means over 20 halvings, which "
+    "divide no document's questions where documents are known and there are several."
 )
 OFF_NOTE = f"{OFF} The agent's labels were made with another chunk size, budget or data set."
 
