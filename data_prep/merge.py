@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from corag_search.errors import InputError
+from data_prep.dataset import Dataset
 from data_prep.groups import connected
 from data_prep.splits import undivided
 from data_prep.table import LabelTable
@@ -63,6 +65,26 @@ def merge_tables(tables: Sequence[LabelTable]) -> LabelTable:
     fingerprint = {**first, "data": _merged_data(parts)} if several else first
     fingerprint = {key: value for key, value in fingerprint.items() if key not in lost}
     return LabelTable(fingerprint=fingerprint, **joined)  # type: ignore[arg-type]
+
+
+def labelled_in(path: Path, dataset: Dataset) -> set[str]:
+    """Ids, as the data set has them, of the questions that a table has of it; the table may be merged of several.
+
+    Raises:
+        InputError: The table cannot be read, or nothing of it was labelled from this very data.
+    """
+    table = LabelTable.read(path)
+    data = _data_of(table)
+    parts = data.get("parts", [data])
+    if {"name": dataset.name, "fingerprint": dataset.fingerprint} not in parts:
+        others = ", ".join(f"{part.get('name')} ({part.get('fingerprint')})" for part in parts)
+        raise InputError(
+            f"label table {path} has no question of {dataset.name} ({dataset.fingerprint}) but of {others}; name the "
+            "very data that it was labelled from, and with --compose its number and --seed"
+        )
+    prefix = f"{dataset.name}/" if "parts" in data else ""
+    ids = table.questions["question_id"]
+    return set(ids[ids.str.startswith(prefix)].str.removeprefix(prefix))
 
 
 def _data_of(table: LabelTable) -> dict[str, Any]:

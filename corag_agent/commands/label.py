@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +61,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry_run", action="store_true", help="Only estimate the work, from a probe.")
     parser.add_argument("--probe", type=int, default=PROBED, help="Questions that --dry_run labels; they are kept.")
     add_tables(parser)
+    parser.add_argument(
+        "--skip",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="Leave out the questions that these tables have of the same data; --merge joins old and new.",
+    )
     parser.add_argument("--retry_failed", action="store_true", help="Take up the questions that failed, and no others.")
     parser.add_class_arguments(JobOptions, None, skip={"references", "retry_failed", "seed"})
     parser.add_class_arguments(TokenPrice, "price")
@@ -87,9 +94,10 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     questions = made or _usable(dataset, options) or dataset.questions
     if options.rescored is not None:
         questions = questions_of(options.rescored, questions)
-    chosen = replace(dataset, questions=questions).select(arguments.limit, arguments.seed)
     if made:
         dataset = replace(dataset, questions=(*dataset.questions, *made))
+    questions = _left_of(questions, dataset, arguments.skip)
+    chosen = replace(dataset, questions=questions).select(arguments.limit, arguments.seed)
     config = pipeline_of(arguments)
     if options.rescored is None:
         _warn_of_one_reranker(config)
@@ -126,6 +134,17 @@ def _usable(dataset: Dataset, options: JobOptions) -> tuple[Question, ...]:
         if (LLM not in options.references or question.gold_passages)
         and (HUMAN not in options.references or question.answers)
     )
+
+
+def _left_of(questions: tuple[Question, ...], dataset: Dataset, skip: Sequence[Path]) -> tuple[Question, ...]:
+    """The questions that none of the tables has."""
+    from data_prep.merge import labelled_in
+
+    labelled = {question_id for path in skip for question_id in labelled_in(path, dataset)}
+    left = tuple(question for question in questions if question.id not in labelled)
+    if questions and not left:
+        raise InputError(f"skip leaves nothing to label: its tables have all {len(questions)} questions")
+    return left
 
 
 def _hours(work: Work, options: JobOptions) -> float:

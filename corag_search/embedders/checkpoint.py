@@ -130,12 +130,28 @@ def default_device(device: str | None) -> str:
 
 
 def check_dtype(dtype: str, device: str | None) -> None:
-    """Refuse a precision that is not known, or that the device computes slowly or not at all.
+    """Refuse a precision that is not known or that the device cannot compute; warn of one that is slow there.
 
     Raises:
         InputError: No one of `PRECISIONS`, or "float16" without a GPU.
     """
     if dtype not in PRECISIONS:
         raise InputError(f"dtype must be one of {', '.join(PRECISIONS)}, got {dtype!r}")
-    if dtype == "float16" and default_device(device) == "cpu":
+    if dtype == "float32" or default_device(device) != "cpu":
+        return
+    if dtype == "float16":
         raise InputError("dtype 'float16' needs a GPU; use 'bfloat16' or 'float32' on a CPU")
+    if not cpu_has_bfloat16():
+        warnings.warn(
+            "dtype 'bfloat16': this CPU lacks instructions for it and takes several times as long as in float32; use "
+            "'float32' here",
+            stacklevel=3,
+        )
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether torch has more than its slow path for bfloat16 on this CPU; True where it does not say."""
+    import torch
+
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return supported is None or bool(supported())

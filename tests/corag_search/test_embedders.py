@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
-from corag_search.embedders import Embedder, list_embedders, load_embedder
+from corag_search.embedders import Embedder, checkpoint, list_embedders, load_embedder
 from corag_search.errors import InputError
+from corag_search.rerankers import load_reranker
 
 TEXTS = [
     "Photosynthesis turns light into sugar.",
@@ -132,6 +134,18 @@ def test_bfloat16_is_close_and_has_another_fingerprint(minilm):
     assert (half.encode(TEXTS) * minilm.encode(TEXTS)).sum(axis=1).min() > 0.999
     assert half.fingerprint != minilm.fingerprint
     assert load_embedder("minilm", batch_size=7).fingerprint == minilm.fingerprint
+
+
+@pytest.mark.models
+def test_bfloat16_on_a_cpu_without_it_is_warned_of(monkeypatch):
+    monkeypatch.setattr(checkpoint, "cpu_has_bfloat16", lambda: False)
+    for make, name in ((load_embedder, "minilm"), (load_reranker, "cosine"), (load_reranker, "maxsim")):
+        with pytest.warns(UserWarning, match="this CPU lacks instructions for it .*; use 'float32' here"):
+            make(name, dtype="bfloat16", device="cpu")
+    monkeypatch.setattr(checkpoint, "cpu_has_bfloat16", lambda: True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_embedder("minilm", dtype="bfloat16", device="cpu")
 
 
 @pytest.mark.models

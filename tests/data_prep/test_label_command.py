@@ -144,3 +144,14 @@ def test_a_job_from_its_estimate_to_its_last_question(
         # Without the ledger there is nothing to go on with: the store follows the data.
         out.with_name("labels.ledger.jsonl").unlink()
         assert label()[0] == 0 and embedded[1:] == [embedded[0] + 1]
+
+        # Labelled in two parts, each without knowing the other's ledger, it is the same table.
+        one, rest, both = (tmp_path / f"{name}.parquet" for name in ("one", "rest", "both"))
+        assert label()[0] == label("--out", str(one), "--limit", "1")[0] == 0
+        assert label("--out", str(rest), "--skip", str(one), "--json")[0] == 0
+        assert len(LabelTable.read(one)) == 1 and len(LabelTable.read(rest)) == 3
+        assert main(["label", "--merge", str(one), str(rest), "--out", str(both)]) == 0
+        capsys.readouterr()
+        assert both.read_bytes() == out.read_bytes()
+        code, printed = label("--out", str(tmp_path / "none.parquet"), "--skip", str(one), str(rest))
+        assert (code, printed) == (2, "") and "skip leaves nothing to label: its tables have all 4 que" in errors[-1]

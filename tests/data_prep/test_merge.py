@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 from corag_search.errors import InputError
+from data_prep.dataset import Dataset, Document
 from data_prep.grid import LabelGrid
-from data_prep.merge import merge_tables
+from data_prep.merge import labelled_in, merge_tables
 from data_prep.selection import choose_labels
 from data_prep.table import LabelTable
 
@@ -93,6 +94,22 @@ def test_data_sets_keep_apart_the_ids_that_they_share() -> None:
     assert merged.rivals is not None and set(merged.rivals["question_id"]) == set(ids(merged))
     assert choose_labels(merged).domains == ("xquad.en", "xquad.en", "xquad.zh")
     assert np.array_equal(merged.embeddings[:, 0], np.float32([0.2, 0.4, 0.9]))
+
+
+def test_the_questions_that_a_table_has_of_a_data_set(tmp_path: Path) -> None:
+    wiki, other = ((Dataset(name, (Document(name, "text"),), ())) for name in ("wiki", "other"))
+    fingerprints = wiki.fingerprint, other.fingerprint
+    tables = [make_table({"q1": 0.2}, "wiki", fingerprints[0]), make_table({"q2": 0.4}, "other", fingerprints[1])]
+    path, merged = tmp_path / "one.parquet", tmp_path / "both.parquet"
+    tables[0].write(path)
+    merge_tables(tables).write(merged)
+    assert labelled_in(path, wiki) == labelled_in(merged, wiki) == {"q1"}
+    assert labelled_in(merged, other) == {"q2"}
+    with pytest.raises(InputError, match=rf"one.parquet has no question of other \({fingerprints[1]}\) but of wiki"):
+        labelled_in(path, other)
+    renamed = Dataset("wiki", (Document("wiki", "another text"),), ())
+    with pytest.raises(InputError, match="has no question of wiki"):
+        labelled_in(merged, renamed)
 
 
 def test_merging_is_associative() -> None:
