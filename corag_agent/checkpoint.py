@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,10 @@ def load_checkpoint(path: str | Path) -> tuple[ConfigurationAgentModule, dict[st
         raise InputError(f"checkpoint {path} is a directory; name a file in it, such as checkpoints/best.ckpt")
     if not path.exists():
         raise InputError(f"checkpoint {path} does not exist; `corag fit` makes one")
+    content = io.BytesIO(path.read_bytes())  # once: another file may take its place meanwhile
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(content, map_location="cpu", weights_only=True)
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None:  # others are about the bytes, as of half a file
-            raise
         # Bytes of another kind make the reader fail in any way, and its advice is not ours.
         raise _foreign(path, "it is damaged or of another format") from error
     missing = [name for name in _ENTRIES if not isinstance(state, dict) or name not in state]
@@ -39,7 +39,8 @@ def load_checkpoint(path: str | Path) -> tuple[ConfigurationAgentModule, dict[st
         # In a context of its own: while Lightning's command line makes a module, any other one that is made takes that
         # one's hyperparameters for its own.
         load = ConfigurationAgentModule.load_from_checkpoint
-        module = Context().run(load, path, map_location="cpu", weights_only=True)
+        content.seek(0)
+        module = Context().run(load, content, map_location="cpu", weights_only=True)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _foreign(path, "its weights and hyperparameters are not a configuration agent's") from error
     return module, state

@@ -96,13 +96,13 @@ def _run(command: str, rest: Sequence[str]) -> int:
     from corag_agent.commands.parser import make_parser
 
     module = importlib.import_module(f"corag_agent.commands.{command}")
-    if hasattr(module, "run_arguments"):  # Lightning's own command line takes over
-        return module.run_arguments(list(rest)) or 0
     rest = [_underscored(word) for word in rest]
+    if hasattr(module, "run_arguments"):  # Lightning's own command line takes over
+        return module.run_arguments(rest) or 0
     parser = make_parser(f"corag {command}", COMMANDS[command], module.EXAMPLE, getattr(module, "DEFAULTS", ()))
     module.add_arguments(parser)
     try:
-        parsed = parser.parse_args(list(rest))
+        parsed = parser.parse_args(rest)
     except SystemExit as end:  # after --help or --print_config
         return int(end.code or 0)
     return module.run(parser.instantiate(parsed), _named(rest, parser.groups or {})) or 0

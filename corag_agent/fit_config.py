@@ -18,7 +18,6 @@ from corag_search.errors import InputError
 from corag_search.files import replacing_file
 
 CONFIG = "config.fit.yaml"  # as `corag fit` calls the one that it writes
-_SECTIONS = ("trainer", "model", "data", "checkpoint", "early_stopping")
 
 
 def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,11 +35,11 @@ def resolved_config(files: Sequence[str], config: Mapping[str, Any]) -> dict[str
         above = Path(folder) / CONFIG
         write_config(config, above)
         given = [word for path in (*files, str(above)) for word in ("--config", path)]
-        training_cli(["fit", *given, "--print_config"])
+        try:
+            training_cli(["fit", *given, "--print_config"])
+        except InputError as error:  # the file is ours: the user gave what is in it
+            raise InputError(str(error).removeprefix(f"{above}: ")) from error
     resolved = yaml.safe_load(printed.getvalue())
-    for name in _SECTIONS:
-        if not isinstance(resolved.get(name), Mapping):
-            raise InputError(f"{name} must hold options, got {resolved.get(name)!r}; leave it out for the defaults")
     del resolved["output"]
     return resolved
 

@@ -36,7 +36,7 @@ FIT_METRICS = (*(f"train/{name}" for name in _LOSSES), *(f"val/{name}" for name 
 
 
 class ConfigurationAgentModule(LightningModule):
-    """The encoder with its losses and metrics (METHOD §5).
+    """The encoder with its losses and metrics.
 
     Logs `train/`, `val/` and `test/` followed by `loss` and `loss_contrastive`, `loss_classification`,
     `loss_regression`, `loss_regret` (on val and test over kept questions, NaN without any), and for val and test the

@@ -26,6 +26,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from corag_agent.checkpoint import load_checkpoint
+from corag_agent.commands.parser import OneLineParser
 from corag_agent.datamodule import LabelDataModule
 from corag_agent.folds import check_division
 from corag_agent.module import FIT_METRICS, OF_DATA, ConfigurationAgentModule
@@ -83,6 +84,10 @@ class ConfiguredEarlyStopping(EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over everything else."""
         super().load_state_dict({**state_dict, "patience": self.patience})
+
+
+class TrainingParser(OneLineParser, LightningArgumentParser):
+    """Lightning's parser, which refuses in one line."""
 
 
 class AgentCLI(LightningCLI):
@@ -221,6 +226,7 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
                 trainer_defaults={"callbacks": list(callbacks)},
                 seed_everything_default=0,
                 auto_configure_optimizers=False,  # the model's `optimizer` and `scheduler` are configured instead
+                parser_class=TrainingParser,
                 parser_kwargs=_parser_kwargs(),
                 args=list(args),
             )
@@ -236,10 +242,12 @@ def training_cli(args: Sequence[str], callbacks: Sequence[Callback] = ()) -> Age
 
 
 def _parser_kwargs() -> dict[str, Any]:
-    main = {"prog": "corag", "description": "Training of the configuration agent.", "exit_on_error": False}
+    common = {"exit_on_error": False, "allow_abbrev": False}
     defaults = [glob.escape(str(shipped("configs") / "train.yaml"))]
-    common = {"exit_on_error": False, "default_config_files": defaults}
-    return {**main, **{name: {"description": text, **common} for name, text in SUBCOMMANDS.items()}}
+    own = {
+        name: {"description": text, "default_config_files": defaults, **common} for name, text in SUBCOMMANDS.items()
+    }
+    return {"prog": "corag", "description": "Training of the configuration agent.", **common, **own}
 
 
 def _checkpoints_in(output: str) -> str:

@@ -143,13 +143,14 @@ class ConfigurationAgent:
         Raises:
             InputError: When the embedding has another width or is not finite, or features are needed and not given.
         """
-        values = self._input(query_embedding, features)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what comes of it is refused below
+            values = self._input(query_embedding, features)
             for weight, bias in self._layers:
                 values = np.maximum(weight @ values + bias, 0.0)
             logits = self._reranker_head[0] @ values + self._reranker_head[1]
             tempered = logits / self._format.temperature
-        if not np.isfinite(tempered).all():
+            scaled = (self._settings_head[0] @ values + self._settings_head[1]).reshape(-1, len(SETTINGS))
+        if not (np.isfinite(tempered).all() and np.isfinite(scaled).all()):
             raise InputError("the query's embedding or features are too large to compute with; check the embedder")
         probabilities = _softmax(tempered)
         best = int(logits.argmax())
@@ -158,7 +159,6 @@ class ConfigurationAgent:
         fallback = self._format.fallback
         if fallback is not None and confidence < fallback.threshold:
             return Prediction(fallback.reranker, *fallback.settings, by_name, confidence, fallback=True)
-        scaled = (self._settings_head[0] @ values + self._settings_head[1]).reshape(-1, len(SETTINGS))
         chosen = self._low + np.clip(scaled[best % len(scaled)].astype(np.float64), 0.0, 1.0) * self._width
         settings = dict(zip(SETTINGS, chosen.tolist(), strict=True))
         return Prediction(

@@ -55,8 +55,10 @@ class SearchConfig:
         cost_coefficient: λ of Definition 4.2, at least 0.
         budget: B, tokens that the chosen chunks may cost together.
         max_chunks: Longest combination, in chunks; None for no limit but the budget's.
-        final_rule: Which evaluated combination is returned.
-        selection: How a child is chosen on the way down.
+        final_rule: Which evaluated combination is returned, that of the greatest: objective, utility, average (V/N) or
+            reward (R).
+        selection: How a child is chosen on the way down: uct (V/N as it is, Definition 4.2) or scaled (V/N relative to
+            the least and greatest in the tree).
         expansion_width: Children that an expansion scores at most, the best by the search's prior; None for all.
         root_width: As `expansion_width`, for the root, whose children are the single chunks.
         time_limit: Seconds after which no further expansion begins, above 0; None for no limit. The root's is always

@@ -33,6 +33,7 @@ from corag_search.result import SearchResult
 from corag_search.retrieval import EmbeddingRetriever, Retriever, make_retriever
 from corag_search.shipped import find_checkpoint
 from corag_search.store import VectorStore
+from corag_search.texts import shown
 from corag_search.token_vectors import beside
 from corag_search.tokenizers import Tokenizer, load_tokenizer
 
@@ -207,6 +208,8 @@ class Corag:
     def warm_up(self, *, reranker: str | Reranker | None = None, answers: bool = True) -> None:
         """Load what a query needs and use all but the generator once, so that the first query need not.
 
+        A server that forks calls it in each worker, not before: threads and connections do not outlive a fork.
+
         Args:
             reranker: As of the searches to come; every one that the agent can choose when None, or the configured one.
             answers: Whether to load what writes the answer as well; nothing is generated.
@@ -217,11 +220,11 @@ class Corag:
         """
         query, chunk = "warm-up", Chunk("warm-up", "warm-up", cost=1)
         embedding = None if self.agent is None else self.embedder.encode([query])[0]
-        retrieved: Sequence[Chunk] = ()
+        retrieved: tuple[Chunk, ...] = ()
         if self._store is not None or self._retriever is not None:
-            retrieved = self.retriever.retrieve(query, 1, embedding=embedding)
+            retrieved = _retrieved(self.retriever, query, 1, embedding)
         if self.agent is not None and embedding is not None:
-            self._predict(self.agent, query, embedding, tuple(retrieved) or (chunk,))
+            self._predict(self.agent, query, embedding, retrieved or (chunk,))
         configured = (self.config.reranker,) if self.agent is None else self.agent.rerankers
         judges = list(configured) if reranker is None else [reranker]
         if self.config.prior is not None and self.config.search.narrows:
@@ -269,7 +272,7 @@ class Corag:
                 embedding = self.embedder.encode([query])[0]
         if retriever is not None:
             with timed(timings, "retrieve"):
-                given = tuple(retriever.retrieve(query, count, embedding=embedding))
+                given = _retrieved(retriever, query, count, embedding)
             if not given:
                 raise InputError(
                     f"retrieval found no chunk for the query {query[:60]!r}; lexical retrieval needs a word in common "
@@ -411,6 +414,10 @@ class AnswerStream:
         pieces = []
         with timed(self._timings, "generate"):
             for piece in self._corag.generator.stream(self.prompt, self._corag.config.max_answer_tokens):
+                if not isinstance(piece, str):
+                    raise InputError(
+                        f"generator {self._corag.generator.name!r} streamed {shown(piece)}; each piece must be a text"
+                    )
                 pieces.append(piece)
                 yield piece
         text = "".join(pieces)
@@ -469,6 +476,14 @@ def _count_or_chunks(candidates: Any) -> tuple[int, tuple[Chunk, ...] | None]:
         return whole("candidates", candidates), None
     except InputError as error:
         raise InputError(f"{error}; or give the chunks themselves in a list, best first") from None
+
+
+def _retrieved(retriever: Retriever, query: str, count: int, embedding: Vectors | None) -> tuple[Chunk, ...]:
+    """What a retriever gives, which may be one of the user's own."""
+    found = retriever.retrieve(query, count, embedding=embedding)
+    if not has_order(found):
+        raise InputError(f"a retriever must return a list of chunks, best first, got {shown(found)}")
+    return tuple(found)
 
 
 def _with_settings(config: SearchConfig, settings: dict[str, Any], budget: int | None) -> SearchConfig:

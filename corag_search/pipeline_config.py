@@ -18,6 +18,7 @@ from corag_search.prompt import PromptTemplate
 from corag_search.registry import whole
 from corag_search.retrieval import RETRIEVALS
 from corag_search.store import index_kind
+from corag_search.texts import shown
 
 
 def _local_search() -> SearchConfig:
@@ -88,10 +89,10 @@ class PipelineConfig:
             "agent": None if self.agent is None else _string("agent", self.agent, "a directory or a name, or null"),
         }
         if self.retrieval not in RETRIEVALS:
-            raise InputError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {self.retrieval!r}")
+            raise InputError(f"retrieval must be one of {', '.join(RETRIEVALS)}, got {shown(self.retrieval)}")
         for name, kind in (("search", SearchConfig), ("prompt", PromptTemplate)):
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name} must be a {kind.__name__}, got {getattr(self, name)!r}")
+                raise InputError(f"{name} must be a {kind.__name__}, got {shown(getattr(self, name))}")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -108,7 +109,9 @@ class PipelineConfig:
             return cls.from_dict(config)
         if isinstance(config, str | os.PathLike):
             return cls.from_file(config)
-        raise InputError(f"a configuration must be the path of a YAML file or a mapping of settings, got {config!r}")
+        raise InputError(
+            f"a configuration must be the path of a YAML file or a mapping of settings, got {shown(config)}"
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> PipelineConfig:
@@ -154,7 +157,7 @@ def _string(name: str, value: Any, wanted: str) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text:
         remedy = "; put it in quotes" if isinstance(value, int | float) else ""  # YAML takes yes and no for booleans
-        raise InputError(f"{name} must be {wanted}, got {value!r}{remedy}")
+        raise InputError(f"{name} must be {wanted}, got {shown(value)}{remedy}")
     return text
 
 
@@ -162,23 +165,23 @@ def _component(name: str, value: Any, example: str) -> dict[str, Any]:
     """Name and options; a name alone will do."""
     options = {"name": value} if isinstance(value, str) else value
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
-        raise InputError(f"{name} must have a name, such as {{name: {example}}}, got {value!r}")
+        raise InputError(f"{name} must have a name, such as {{name: {example}}}, got {shown(value)}")
     return _keywords(name, options)
 
 
 def _options_by_name(name: str, value: Any) -> dict[str, dict[str, Any]]:
     """Options of each; null stands for none."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} must be a mapping of names to options, such as {{bm25: {{}}}}, got {value!r}")
+        raise InputError(f"{name} must be a mapping of names to options, such as {{bm25: {{}}}}, got {shown(value)}")
     return {
-        one: _keywords(f"{name}: {one}", {} if options is None else options)
+        one: _keywords(f"{name}: {one[:60]}", {} if options is None else options)
         for one, options in _keywords(name, value).items()
     }
 
 
 def _keywords(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{name} must be a mapping of names to values, such as {{k1: 1.2}}, got {value!r}")
+        raise InputError(f"{name} must be a mapping of names to values, such as {{k1: 1.2}}, got {shown(value)}")
     return dict(value)
 
 
@@ -198,7 +201,7 @@ def _part(name: str, values: Any) -> Any:
 def _check_keys(values: Any, kind: type, source: str) -> None:
     allowed = [f.name for f in dataclasses.fields(kind)]
     if not isinstance(values, Mapping):
-        raise InputError(f"{source} must be a mapping with keys out of {', '.join(allowed)}, got {values!r}")
+        raise InputError(f"{source} must be a mapping with keys out of {', '.join(allowed)}, got {shown(values)}")
     for key in values:
         if key not in allowed:
-            raise InputError(f"{source}: unknown key {key!r}; allowed are {', '.join(allowed)}")
+            raise InputError(f"{source}: unknown key {shown(key)}; allowed are {', '.join(allowed)}")

@@ -10,7 +10,7 @@ from typing import Any
 from corag_search.chunk import Chunk
 from corag_search.errors import InputError
 from corag_search.files import digest_of
-from corag_search.texts import check_text
+from corag_search.texts import check_text, shown
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PromptTemplate:
             check_text(f"prompt template: {name}", getattr(self, name))
             missing = [field for field in fields if field not in getattr(self, name)]
             if missing:
-                raise InputError(f"prompt template: {name} must contain {missing[0]}, got {getattr(self, name)!r}")
+                raise InputError(f"prompt template: {name} must contain {missing[0]}, got {shown(getattr(self, name))}")
 
     @property
     def fingerprint(self) -> str:

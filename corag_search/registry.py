@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 from corag_search.errors import InputError
+from corag_search.texts import shown
 
 E = TypeVar("E", bound=StrEnum)
 _KINDS = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", NoneType: "null"}
@@ -48,7 +49,7 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
         InputError: Unknown name or option, or a value of another type; the message lists what there is.
     """
     if not isinstance(name, str) or name not in entries:
-        raise InputError(f"unknown {kind} {name!r}; there are: {', '.join(entries)}")
+        raise InputError(f"unknown {kind} {shown(name)}; there are: {', '.join(entries)}")
     entry = entries[name]
     factory = getattr(importlib.import_module(entry.module), entry.factory)
     parameters = inspect.signature(factory, eval_str=True).parameters
@@ -56,7 +57,7 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
     for option in options:
         if option not in allowed:
             raise InputError(
-                f"{kind} {name!r} has no option {option!r}; it has: {', '.join(allowed) if allowed else 'none'}"
+                f"{kind} {name!r} has no option {shown(option)}; it has: {', '.join(allowed) if allowed else 'none'}"
             )
     missing = [p for p in allowed if parameters[p].default is inspect.Parameter.empty and p not in options]
     if missing:
@@ -65,7 +66,7 @@ def create(kind: str, entries: Mapping[str, Entry], name: str, options: Mapping[
     for option, value in values.items():
         wanted = parameters[option].annotation
         if not _fits(value, wanted):
-            raise InputError(f"{kind} {name!r}: {option} must be {_described(wanted)}, got {value!r}")
+            raise InputError(f"{kind} {name!r}: {option} must be {_described(wanted)}, got {shown(value)}")
     return factory(**entry.fixed, **values)
 
 
@@ -88,7 +89,7 @@ def whole(name: str, value: object, least: int = 1, unit: str = "", most: int | 
         number = None
     if number is None or isinstance(value, bool) or number < least:
         counted = f"a whole number of {unit}" if unit else "a whole number"
-        raise InputError(f"{name} must be {counted}, at least {least}, got {value!r}")
+        raise InputError(f"{name} must be {counted}, at least {least}, got {shown(value)}")
     if most is not None and number > most:
         raise InputError(f"{name} must be at most {most:,}, got {number:,}")
     return number
@@ -103,7 +104,7 @@ def one_of(name: str, value: str, kind: type[E]) -> E:
     try:
         return kind(value)
     except ValueError:
-        raise InputError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from None
+        raise InputError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}") from None
 
 
 def _plain(value: Any) -> Any:

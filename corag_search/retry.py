@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,12 +56,15 @@ class Attempt:
     policy: RetryPolicy
     number: int
 
-    def failed(self, error: RuntimeError, retry_after: str | None = None) -> None:
+    def failed(
+        self, error: RuntimeError, retry_after: str | None = None, abandoned: threading.Event | None = None
+    ) -> None:
         """Wait until the next attempt is due.
 
         Args:
             error: What went wrong; its class takes the message alone.
             retry_after: The header of that name, seconds or a date.
+            abandoned: Ends the wait, where it is set: nobody wants the answer any more.
 
         Raises:
             RuntimeError: Of the error's own class. This was the last attempt, or the endpoint asks to wait longer than
@@ -77,7 +81,9 @@ class Attempt:
                     f"{error} (it asks to wait {asked:.0f} s, longer than longest_wait={self.policy.longest_wait:g} s)"
                 ) from error
             wait = max(wait, asked)
-        if wait > 0:
+        if wait > 0 and abandoned is not None:
+            abandoned.wait(wait)
+        elif wait > 0:
             time.sleep(wait)
 
 

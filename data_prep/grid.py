@@ -30,7 +30,7 @@ PAPER = GridPoint(exploration=2.4, cost_coefficient=0.1, iterations=10)
 
 @dataclass(frozen=True, slots=True)
 class LabelGrid:
-    """The settings that are tried for every question and reranker (METHOD §6).
+    """The settings that are tried for every question and reranker.
 
     Duplicates are dropped and each axis is sorted, so equal grids compare equal.
 

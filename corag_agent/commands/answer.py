@@ -13,7 +13,7 @@ from corag_agent.commands.search import describe, printable, selected_as_dict
 from corag_search.pipeline import Answer
 
 EXAMPLE = """  corag answer --store runs/store --query "How tall is the Eiffel Tower and who built it?"
-  corag answer --config configs/paper.yaml --store runs/store --agent runs/agent --queries questions.txt --json"""
+  corag answer --config configs/paper.yaml --store runs/store --agent runs/agent/export --queries questions.txt"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_json, add_pipeline, check_idle, pipeline_of
 from corag_agent.composite.fitting import STRENGTH
 from corag_agent.composite.training import FOLDS, TrainedComposite
 from corag_search.errors import InputError
@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from data_prep.table import LabelTable
 
     config = pipeline_of(arguments)
+    if arguments.stores is not None:
+        check_idle(named, {"store"}, "beside --stores")
     check_replaceable(arguments.out, COMPOSITE.directory)  # before the work, not only at its end
     if arguments.stores is None and config.store is None:
         raise InputError("store is not set; name the directory that was labelled with, or --stores with one for each")

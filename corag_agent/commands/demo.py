@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from corag_agent.commands.parser import add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_pipeline, check_idle, pipeline_of
 from corag_search.shipped import shipped
 
 EXAMPLE = "  corag demo --out runs/demo"
@@ -23,4 +23,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_agent.demo import run_demo
 
+    check_idle(named, {"store", "agent"}, "on the demo, which makes its own")
     run_demo(arguments.out, pipeline_of(arguments))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_json, add_pipeline, check_about, check_idle, pipeline_of, warn_of_idle
 from corag_agent.evaluation.intervals import RESAMPLES
 from corag_agent.evaluation.narrowing import narrowed
 from corag_agent.evaluation.plan import Experiment, Source
@@ -69,6 +69,10 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from corag_agent.evaluation.seen_questions import warn_of_seen
     from corag_search.registry import whole
 
+    check_about(arguments, named, {"probe": ("dry_run",)})
+    warn_of_idle(named, {"reranker"}, "on an evaluation, whose methods take all of --rerankers or those of their run")
+    if arguments.collect:
+        check_idle(named, {"dry_run", "retry_failed"}, "beside --collect, which evaluates nothing")
     options = EvaluationOptions(
         reference=arguments.reference,
         seed=arguments.seed,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json, add_pipeline, pipeline_of
+from corag_agent.commands.parser import add_json, add_pipeline, check_idle, check_store, pipeline_of
 from corag_search.errors import InputError
 from corag_search.store import VectorStore
 
@@ -49,11 +49,11 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     from corag_search.store import STORE
     from corag_search.token_vectors import TOKEN_VECTORS, beside
 
-    _check_task(arguments)
+    _check_task(arguments, named)
     check_replaceable(arguments.out, STORE)
     check_replaceable(beside(arguments.out), TOKEN_VECTORS)
     with changing_alone(arguments.out):
-        store = _changed(arguments) if arguments.add or arguments.remove else _built(arguments)
+        store = _changed(arguments, named) if arguments.add or arguments.remove else _built(arguments)
         store.save(arguments.out)
         _write_token_vectors(arguments, store)
     documents, tokens = set(), 0
@@ -66,13 +66,16 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> None:
         print_out(f"{len(documents)} documents, {len(store)} chunks, {tokens:,} tokens → {arguments.out}")
 
 
-def _check_task(arguments: argparse.Namespace) -> None:
+def _check_task(arguments: argparse.Namespace, named: Set[str]) -> None:
     if arguments.data is None and not arguments.remove:
         raise InputError("--data is required; name the documents to index, such as --data jsonl:my_corpus")
     if arguments.data is not None and arguments.remove and not arguments.add:
         raise InputError("--remove with --data needs --add, to put the new documents into the store that is there")
     if arguments.data is None and arguments.add:
         raise InputError("--add needs --data; name the documents to add, such as --data jsonl:more")
+    check_idle(named, {"store"}, "beside --out, which names the store")
+    if arguments.data is None:
+        check_idle(named, {"embedder", "tokenizer", "retrieval"}, "beside --remove alone, which embeds nothing")
 
 
 def _write_token_vectors(arguments: argparse.Namespace, store: VectorStore) -> None:
@@ -98,11 +101,13 @@ def _built(arguments: argparse.Namespace) -> VectorStore:
     return store_of_documents(iterate_documents(arguments.data), pipeline_of(arguments))
 
 
-def _changed(arguments: argparse.Namespace) -> VectorStore:
+def _changed(arguments: argparse.Namespace, named: Set[str]) -> VectorStore:
     from data_prep.corpus import extended_store
     from data_prep.readers import iterate_documents
 
+    config = pipeline_of(arguments)
+    check_store(arguments.out, config, named)
     store, remove = VectorStore.load(arguments.out), arguments.remove or ()
     if not arguments.add:
         return store.remove(remove)
-    return extended_store(store, iterate_documents(arguments.data), pipeline_of(arguments), remove=remove)
+    return extended_store(store, iterate_documents(arguments.data), config, remove=remove)

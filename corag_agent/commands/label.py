@@ -13,7 +13,8 @@ from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
 from corag_agent.commands.label_tables import ABOUT, add_tables, print_selection, run_on_tables
-from corag_agent.commands.parser import add_json, add_pipeline, check_about, pipeline_of
+from corag_agent.commands.parser import add_json, add_pipeline, check_about, check_store, pipeline_of, warn_of_idle
+from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
 from data_prep.dataset import Dataset, Question
@@ -25,6 +26,10 @@ from data_prep.readers import ReaderOptions
 if TYPE_CHECKING:
     from data_prep.label_run import LabelRun
 
+# Options of a pipeline in whose place all rerankers and the grid stand.
+VARIED = {"reranker", "prior", "agent", *(f"search.{name}" for name in SETTINGS)}
+# Options that shaped the orders of a table, which --rescore scores anew.
+SETTLED = {"grid", "rerankers", "search", "candidates", "retrieval", "index", "embedder"}
 FAILURES = 1  # exit code when questions are left that failed
 EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --limit 50 --out runs/labels.parquet
@@ -83,12 +88,17 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
     from data_prep.rescoring import questions_of
 
     check_about(arguments, named, ABOUT)
-    if run_on_tables(arguments):
+    if run_on_tables(arguments, named):
         return 0
+    warn_of_idle(named, VARIED, "on labels, which compare all of --rerankers at every point of --grid")
+    if arguments.rescore is not None:
+        warn_of_idle(named, SETTLED, "beside --rescore, whose table settles it")
     for name in ("data", "out"):
         if getattr(arguments, name) is None:
             raise InputError(f"--{name} is required to label; `corag label --help` shows examples")
-    options = _options(arguments)
+    config, options = pipeline_of(arguments), _options(arguments)
+    if config.store is not None and arguments.synthesise is None:  # whose questions are of chunks cut anew
+        check_store(config.store, config, named)
     dataset = read_dataset(arguments.data, arguments.reader, seed=arguments.seed)
     made = _new_questions(arguments, dataset)
     questions = made or _usable(dataset, options) or dataset.questions
@@ -98,7 +108,6 @@ def run(arguments: argparse.Namespace, named: Set[str]) -> int:
         dataset = replace(dataset, questions=(*dataset.questions, *made))
     questions = _left_of(questions, dataset, arguments.skip)
     chosen = replace(dataset, questions=questions).select(arguments.limit, arguments.seed)
-    config = pipeline_of(arguments)
     if options.rescored is None:
         _warn_of_one_reranker(config)
     job = (dataset, chosen.questions, config, arguments.grid, arguments.out, options)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
+from corag_agent.commands.parser import check_idle
 from corag_search.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ ABOUT = {
     **dict.fromkeys(("minimum_gain", "gain_mode", "noise"), ("select", "merge")),
     "probe": ("dry_run",),
 }
+_SELECTION = {"config", "select", "merge", "minimum_gain", "gain_mode", "noise", "json"}
+# All that these heed, which label nothing.
+HEEDED = {"select": _SELECTION, "merge": {*_SELECTION, "out", "without_texts"}}
 
 
 def add_tables(parser: ArgumentParser) -> None:
@@ -49,11 +54,15 @@ def add_tables(parser: ArgumentParser) -> None:
     )
 
 
-def run_on_tables(arguments: argparse.Namespace) -> bool:
+def run_on_tables(arguments: argparse.Namespace, named: Set[str]) -> bool:
     """Do what --select or --merge ask for; False when neither was given.
 
+    Args:
+        arguments: Parsed.
+        named: Options on the command line.
+
     Raises:
-        InputError: Both were given, or a table is unusable.
+        InputError: Both were given, or an option that they do not heed, or a table is unusable.
     """
     from corag_agent.evaluation.label_noise import NOISE_HEADER, noise_of, noise_rows
     from corag_agent.evaluation.text_table import text_table
@@ -66,11 +75,12 @@ def run_on_tables(arguments: argparse.Namespace) -> bool:
         raise InputError("without_texts writes a new table; name the old one with --merge and the new one with --out")
     if arguments.select is None and arguments.merge is None:
         return False
+    given = "select" if arguments.select is not None else "merge"
     if arguments.rescore is not None:
-        given = "select" if arguments.select is not None else "merge"
         raise InputError(f"{given} and rescore were both given; score the table anew first, then use the new one")
     if arguments.select is not None and arguments.merge is not None:
         raise InputError("select and merge were both given; merge first, then select from the new table")
+    check_idle(named, vars(arguments).keys() - HEEDED[given], f"beside --{given}, which labels nothing")
     if arguments.select is not None:
         table = LabelTable.read(arguments.select)
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -13,9 +15,10 @@ from corag_agent.commands.refusals import expected, no_group, not_of_kind, refus
 from corag_search.agent_format import SETTINGS
 from corag_search.errors import InputError
 from corag_search.pipeline_config import PipelineConfig
+from corag_search.store import VectorStore
 
 
-class _Parser(ArgumentParser):
+class OneLineParser(ArgumentParser):
     """Refuses in one line, which names the file that an option stands in."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -61,7 +64,7 @@ def make_parser(program: str, summary: str, example: str, defaults: Sequence[str
         example: Lines that show its use.
         defaults: YAML files that stand below what the user gives.
     """
-    parser = _Parser(
+    parser = OneLineParser(
         prog=program,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=f"example:\n{example}",
@@ -105,6 +108,58 @@ def check_about(arguments: argparse.Namespace, named: Set[str], about: Mapping[s
         if option in named and not any(getattr(arguments, other) for other in others):
             missing = " or ".join(f"--{other}" for other in others)
             raise InputError(f"--{option} says something about {missing}, which was not given; add it or leave it out")
+
+
+def check_idle(named: Set[str], idle: Set[str], beside: str) -> None:
+    """Refuse an option on the command line that has no effect beside others.
+
+    Args:
+        named: Options on the command line.
+        idle: Those without effect; the name of a group stands for all in it.
+        beside: The others, for the message.
+
+    Raises:
+        InputError: There is one.
+    """
+    for option in _idle(named, idle):
+        raise InputError(f"--{option} has no effect {beside}; leave it out")
+
+
+def warn_of_idle(named: Set[str], idle: Set[str], beside: str) -> None:
+    """As `check_idle`, but warn: settings of a pipeline may be given alike to all commands."""
+    for option in _idle(named, idle):
+        warnings.warn(f"--{option} has no effect {beside}", stacklevel=3)
+
+
+def _idle(named: Set[str], idle: Set[str]) -> list[str]:
+    """Each once: a group that was given as a whole stands for what is in it."""
+    groups = {option: option.partition(".")[0] for option in sorted(named)}
+    whole = [option for option, group in groups.items() if option == group or group not in named]
+    return [option for option in whole if not idle.isdisjoint((option, groups[option]))]
+
+
+def check_store(directory: str | Path, config: PipelineConfig, named: Set[str]) -> None:
+    """Refuse other chunks or another index on the command line than those of a store, which keeps its own.
+
+    Args:
+        directory: Of the store.
+        config: The pipeline's part of the options.
+        named: Options on the command line.
+
+    Raises:
+        InputError: They differ, or the store cannot be read.
+    """
+    said = {option.partition(".")[0] for option in named} & {"chunk_size", "index"}
+    if not said:
+        return
+    store = VectorStore.load(directory, verify=False)
+    for name, own in (("chunk_size", store.chunk_size), ("index", store.info.index.to_dict())):
+        given = getattr(config, name)
+        if name in said and given != own:
+            raise InputError(
+                f"the store was built with {name} {own!r}, the configured one is {given!r}; leave it out, or build "
+                "the store anew with `corag index`"
+            )
 
 
 def add_json(parser: ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json, overrides, pipeline_of
+from corag_agent.commands.parser import add_json, check_store, overrides, pipeline_of, warn_of_idle
 from corag_search.errors import InputError
 from corag_search.policy_tree.problem import check_query
 
@@ -65,8 +65,12 @@ def ask_each(
     """
     from corag_search.pipeline import Corag
 
-    queries = queries_of(arguments)
-    ask = getattr(Corag.from_config(pipeline_of(arguments)), method)
+    queries, config = queries_of(arguments), pipeline_of(arguments)
+    if not config.search.narrows:
+        warn_of_idle(named, {"prior"}, "without --search.expansion_width or --search.root_width")
+    if config.store is not None:
+        check_store(config.store, config, named)
+    ask = getattr(Corag.from_config(config), method)
     for number, query in enumerate(queries, 1):
         outcome = ask(query, **overrides(arguments, named), **options)
         if keep is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import SUPPRESS
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -15,7 +15,7 @@ from jsonargparse import ArgumentParser
 
 _ALIKE = 0.7  # share of equal letters from which a name may be meant
 _SHOWN = 60  # characters of a value that are told
-_LISTED = 16  # options at most that are listed where none is alike
+_LISTED = 12  # options at most that are listed where none is alike
 _ONE: Mapping[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -26,6 +26,7 @@ _ONE: Mapping[Any, str] = {
     dict: "names with values, as in {name: value}",
 }
 _MANY: Mapping[Any, str] = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
+_CLASS = "a class {class_path: NAME}"
 
 
 def refusal(message: str, parser: ArgumentParser) -> str:
@@ -50,20 +51,21 @@ def expected(kind: Any) -> str:
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(map(expected, parts))
+        told = " or ".join(map(expected, parts))
+        return " or ".join(dict.fromkeys(told.split(" or ")))
     if origin is Literal:
         return " or ".join(map(str, parts))
-    if origin in (list, tuple):
-        return f"a list of {_MANY.get(parts[0], 'groups of options')}" if parts else "a list"
-    return "a group of options" if is_dataclass(kind) else _ONE.get(origin, str(kind))
+    if origin in (list, tuple, Iterable):
+        several = "groups of options" if parts and is_dataclass(parts[0]) else "classes"
+        return f"a list of {_MANY.get(parts[0], several)}" if parts else "a list"
+    return "a group of options" if is_dataclass(kind) else _ONE.get(origin, _CLASS)
 
 
 def _unknown_argument(parser: ArgumentParser, word: str) -> str:
     if word.startswith("-"):
         return f"there is no option {word.split('=')[0]}; {_instead(parser, word, '--')}"
     return (
-        f"{word!r} belongs to no option: flags take no value, and a text with spaces needs quotes; "
-        f"`{parser.prog} --help` shows all"
+        f"{word!r} belongs to no option: flags take no value, and a text with spaces needs quotes; {_all_shown(parser)}"
     )
 
 
@@ -85,7 +87,12 @@ def _instead(parser: ArgumentParser, word: str, sign: str = "") -> str:
         return f"did you mean {' or '.join(sign + name for name, own in likeness.items() if own == best)}?"
     group = meant.rpartition(".")[0]
     own = [sign + name for name in names if name.rpartition(".")[0] == group]
-    return f"there are: {', '.join(own)}" if 0 < len(own) <= _LISTED else f"`{parser.prog} --help` shows all"
+    return f"there are: {', '.join(own)}" if 0 < len(own) <= _LISTED else _all_shown(parser)
+
+
+def _all_shown(parser: ArgumentParser) -> str:
+    program = parser.prog.replace("[options] ", "")  # which jsonargparse puts before a subcommand
+    return f"`{program} --help` shows all"
 
 
 def _likeness(word: str, name: str) -> float:
@@ -104,7 +111,7 @@ def _takes_none(parser: ArgumentParser, option: str, value: str) -> str:
 
 def _unusable(parser: ArgumentParser, key: str, reason: str) -> str:
     """A value that is refused, of an option or of one within it."""
-    if inner := re.match(r"Problem with given class_path '[^']+':\s*(.+)", reason, re.DOTALL):
+    if inner := re.search(_OF_CLASS, reason, re.MULTILINE):
         return f"{key}: " + re.sub("the following arguments are required: (.+)", r"\1 is missing", inner[1])
     if inner := re.search(
         r'^\s*- (Parser key "[^"]+":\s*(?!Unable to load config).+)', reason, re.DOTALL | re.MULTILINE
@@ -115,7 +122,7 @@ def _unusable(parser: ArgumentParser, key: str, reason: str) -> str:
     if missing := re.match(r"File does not exist: '(.+)'", reason):
         return f"{key}: there is no file {missing[1]}"
     kind = next((getattr(own, "_typehint", None) for own in parser._actions if own.dest == key), None)
-    got = re.search(r"(?:Got value|Given value|Expected a dot import path string): (.*)", reason, re.DOTALL)
+    got = next(filter(None, (re.search(f"{name}: (.*)", reason, re.DOTALL) for name in _GIVEN)), None)
     if kind is None or got is None:
         return f"{key}: {reason}"
     return not_of_kind(key, expected(kind), got[1])
@@ -142,9 +149,16 @@ def _no_yaml(parser: ArgumentParser, reason: str) -> str:
 
 def _no_options(parser: ArgumentParser, content: str) -> str:
     if not content:
-        return "it is empty; it must hold options by name, as in `chunk_size: 256`"
-    return not_of_kind("a configuration", "options by name, as in `chunk_size: 256`", " ".join(content.split()))
+        return "it is empty; it must hold options by name, as in `name: value`"
+    return not_of_kind("a configuration", "options by name, as in `name: value`", " ".join(content.split()))
 
+
+# Before what is refused of a class: by a parser of its own, whose message is in our words, or by Python.
+_OF_CLASS = (
+    r"(?:Problem with given class_path '[^']+':|expects a function or a callable class:(?! Expected))"
+    r"\s*(.+?)(?:\. Got value: .*)?$"
+)
+_GIVEN = ("Got value", "Given value", "Expected a dot import path string")  # before the value
 
 _Told = Callable[..., str]
 # Of jsonargparse and argparse.

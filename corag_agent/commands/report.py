@@ -11,7 +11,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from corag_agent.cli import print_json, print_out
-from corag_agent.commands.parser import add_json
+from corag_agent.commands.parser import add_json, check_about
 from corag_agent.evaluation.intervals import RESAMPLES
 from corag_search.errors import InputError
 from corag_search.files import replacing_file
@@ -41,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, named: Set[str]) -> None:
     page, markdown = _targets(arguments)
+    check_about(arguments, named, {"questions": ("out",)})
     from corag_agent.evaluation.records import EvaluationRun
     from corag_agent.evaluation.report import contents_of, report_markdown, report_page
 

@@ -106,7 +106,7 @@ def adaptive_trade_off(
         0.8
     """
     count = len(relevance)
-    expected = budget * count // int(costs.sum())
+    expected = budget * count // sum(costs.tolist())  # which may leave 64 bits
     if count < 2 or expected <= 1:
         return 0.0
     redundancy = float(similarity[np.triu_indices(count, 1)].mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -134,7 +135,7 @@ class OpenAICompatibleGenerator:
                 raise self._error(f"answered {kind or 'something'} instead of a stream of events; check base_url", key)
             finished = False
             try:
-                for line in response.iter_lines():
+                for line in _lines(response):
                     field, _, data = line.partition(":")
                     if field != "data":  # comments, event names, blank lines
                         continue
@@ -241,6 +242,15 @@ class OpenAICompatibleGenerator:
 
     def _error(self, what: str, key: str | None = None) -> GeneratorError:
         return GeneratorError(f"{self._url} {without_key(what, key)}")
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    """Lines of a stream of events. They end with CR, LF or both; JSON may hold what else `str.splitlines` cuts at."""
+    held = b""
+    for part in response.iter_bytes():
+        *lines, held = re.split(rb"\r\n|\r|\n", held + part)
+        yield from (line.decode("utf-8", "replace") for line in lines)
+    yield held.decode("utf-8", "replace")
 
 
 def _told(answer: Mapping[str, Any], name: str) -> int:

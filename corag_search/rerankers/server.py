@@ -115,6 +115,7 @@ class ServerReranker:
         self._batch_size = whole("batch_size", batch_size)
         self._url = self._speech.address(base_url)
         self._retry = RetryPolicy(retries, backoff, longest_wait)
+        self._closed = False
         self._pool = ThreadPoolExecutor(whole("concurrency", concurrency), "corag-rerank")
         self._client = httpx.Client(timeout=timeout, follow_redirects=False)
         weakref.finalize(self, self._client.close)  # searches do not close their rerankers
@@ -151,7 +152,7 @@ class ServerReranker:
         try:
             tasks = [self._pool.submit(self._ask, request, abandoned) for request in requests]
         except RuntimeError:
-            raise RerankerError(f"{self!r} was closed; load it again") from None
+            raise self._was_closed() from None
         try:
             done, _ = wait(tasks, return_when=FIRST_EXCEPTION)
             for task in done:
@@ -166,8 +167,9 @@ class ServerReranker:
         return found
 
     def close(self) -> None:
-        """Close the connections; the reranker cannot be used afterwards."""
-        self._pool.shutdown(cancel_futures=True)
+        """Close the connections; the reranker cannot be used afterwards, and what is not asked yet fails."""
+        self._closed = True  # requests that wait see it; were they cancelled, `score_pairs` would wait for ever
+        self._pool.shutdown()
         self._client.close()
 
     def _requests(self, queries: Sequence[str], texts: list[str], combinations: Combinations) -> list[_Request]:
@@ -205,20 +207,22 @@ class ServerReranker:
         """The response of status 200; retries until there is one."""
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         for attempt in self._retry.attempts():
+            if self._closed:
+                raise self._was_closed()
             if abandoned.is_set():
                 break
             try:
                 response = self._client.post(self._url, content=content, headers=headers)
             except (httpx.TransportError, httpx.DecodingError) as error:
                 what = f"cannot be reached or broke off: {error_reason(error)}; is the server up?"
-                attempt.failed(self._error(what, key))
+                attempt.failed(self._error(what, key), abandoned=abandoned)
                 continue
             if response.status_code == httpx.codes.OK:
                 return response
             failure = self._refusal(response, key)
             if response.status_code not in _RETRIED:
                 raise failure
-            attempt.failed(failure, response.headers.get("retry-after"))
+            attempt.failed(failure, response.headers.get("retry-after"), abandoned)
         raise self._error("was not asked again, since another request failed", key)
 
     def _refusal(self, response: httpx.Response, key: str | None) -> RerankerError:
@@ -239,6 +243,9 @@ class ServerReranker:
         hint = "redirects are not followed; give the final address as base_url" if response.is_redirect else None
         hint = hint or hints.get(status)
         return self._error(f"answered {status}{f' ({detail})' if detail else ''}{f'; {hint}' if hint else ''}", key)
+
+    def _was_closed(self) -> RerankerError:
+        return RerankerError(f"{self!r} was closed; load it again")
 
     def _error(self, what: str, key: str | None) -> RerankerError:
         return RerankerError(f"{self._url} {without_key(what, key)}")

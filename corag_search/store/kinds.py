@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from corag_search.errors import InputError
 from corag_search.registry import Entry, create, whole
+from corag_search.texts import shown
 
 Vectors = NDArray[np.float32]
 
@@ -24,7 +25,8 @@ _SHORTEST_LIST, _LIST_FACTOR = 128, 4  # of a graph's search: 0.98 of the neares
 _LEAST_PROBED, _PROBED_SHARE = 64, 4  # lists that are looked through: a fourth of them
 _HEADROOM = 0.1  # of a component's range on either side: vectors that are added later may lie beyond what was seen
 _MOST = 2**31 - 1  # what FAISS has room for
-_MOST_LINKS, _MOST_FACTOR = 4096, 10_000  # what memory has room for, at the least
+_MOST_LINKS = 4096  # what memory has room for, at the least
+_MOST_FACTOR = 1000  # FAISS reads no index with more
 _REFINED_BY = {"SQ8": "QT_8bit", "SQfp16": "QT_fp16"}
 
 
@@ -207,7 +209,9 @@ class IVFPQIndex(IndexKind):
         if self.nbits not in _NBITS:
             raise InputError(f"index ivfpq: nbits must be {_NBITS[0]} to {_NBITS[-1]}, got {self.nbits}")
         if self.refine is not None and self.refine not in _REFINED_BY:
-            raise InputError(f"index ivfpq: refine must be {' or '.join(_REFINED_BY)}, or null, got {self.refine!r}")
+            raise InputError(
+                f"index ivfpq: refine must be {' or '.join(_REFINED_BY)}, or null, got {shown(self.refine)}"
+            )
 
     @property
     def type_name(self) -> str:
@@ -316,7 +320,7 @@ def index_kind(settings: Mapping[str, Any] | str) -> IndexKind:
     """
     options = {"kind": settings} if isinstance(settings, str) else settings
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options) or "kind" not in options:
-        raise InputError(f"index must have a kind, such as {{kind: flat}}, got {settings!r}")
+        raise InputError(f"index must have a kind, such as {{kind: flat}}, got {shown(settings)}")
     entries = {name: Entry(kind.__module__, kind.__name__) for name, kind in _KINDS.items()}
     return create("index", entries, options["kind"], {key: options[key] for key in options if key != "kind"})
 

@@ -210,9 +210,20 @@ def corpus(tmp_path: Path) -> Path:
         (["label", "--data", "demo", "--out", "l.parquet", "--grid.iterations", "[0]"], "iterations must be whole"),
         (["label", "--data", "demo", "--out", "l.parquet", "--limit", "0"], "limit must be at least 1 question, got 0"),
         (["fit", "--data.labels", "missing.parquet"], "missing.parquet does not exist; make it with `corag label`"),
-        (["fit", "--data.lables", "x"], "lables"),
+        (["fit", "--data.lables", "x"], "there is no option --data.lables; did you mean --data.labels?"),
         (["fit"], "arguments are required: --data.labels"),
         (["composite", "--labels", "l.parquet", "--out", "c"], "arguments are required: --data"),
+        (
+            [*["composite", "--labels", "l.parquet", "--data", "demo", "--out", "c"], "--store", "s", "--stores", "t"],
+            "--store has no effect beside --stores; leave it out",
+        ),
+        (["index", "--data", "demo", "--out", "s", "--store", "t"], "--store has no effect beside --out, which names"),
+        (["index", "--remove", "d", "--out", "s", "--retrieval=hybrid"], "--retrieval has no effect beside --remove"),
+        (["demo", "--store", "s"], "--store has no effect on the demo, which makes its own"),
+        (["evaluate", "--out", "e", "--probe", "3"], "--probe says something about --dry_run, which was not given"),
+        (["evaluate", "--out", "e", "--collect", "--dry-run"], "--dry_run has no effect beside --collect, which eval"),
+        (["evaluate", "--out", "e", "--collect", "--retry-failed"], "--retry_failed has no effect beside --collect"),
+        (["report", "--run", "e", "--markdown", "r.md", "--questions", "9"], "--questions says something about --out"),
         (["export", "--checkpoint", "missing.ckpt", "--out", "a"], "missing.ckpt does not exist"),
     ],
 )
@@ -229,6 +240,26 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert err.count("\n") == 1
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "--store", "s", "--query", "q", "--prior", "bm25"], "--prior has no effect without --search.expan"),
+        (["evaluate", "--out", "e", "--reranker", "bm25"], "--reranker has no effect on an evaluation, whose methods"),
+    ],
+)
+def test_a_setting_of_the_pipeline_without_effect_is_warned_of(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 2)  # the second says what else is missing
+    assert err.startswith(f"corag: warning: {message}")
 
 
 def test_a_gold_passage_outside_the_corpus_names_file_and_line(
@@ -278,7 +309,7 @@ def test_a_refused_label_job_leaves_nothing(
 
 
 @pytest.mark.models
-def test_a_budget_below_every_candidate(
+def test_what_does_not_fit_a_store(
     capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -288,6 +319,19 @@ def test_a_budget_below_every_candidate(
     assert (code, out) == (2, "")
     assert "budget must be at least the smallest candidate's cost" in err
     assert err.count("\n") == 1
+    # Of its own chunks a store is asked for no others; a file may say what is for the next one.
+    asked = ("--store", "s", "--query", "How tall?")
+    for command in ("search", "answer"):
+        code, out, err = run(capsys, command, *asked, "--chunk-size", 48)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "the store was built with chunk_size 96, the configured one is 48; leave it out, or build" in err
+    code, _, err = run(
+        capsys, "label", "--data", f"jsonl:{corpus}", "--store", "s", "--out", "l.parquet", "--index.kind", "hnsw"
+    )
+    assert (code, err.count("\n")) == (2, 1) and "the store was built with index {'kind': 'flat'}, the" in err
+    Path("next.yaml").write_text("chunk_size: 48\n", encoding="utf-8")
+    assert run(capsys, "search", "--config", "next.yaml", *asked, "--chunk-size", 96)[0] == 0
+    assert run(capsys, "search", *asked, "--config", "next.yaml")[0] == 0
 
 
 @pytest.mark.models

@@ -97,6 +97,8 @@ def capturing(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., tupl
             "folds": [3],
             "out": [out],
         } | changes
+        if "stores" in changes:
+            del options["store"]
         capsys.readouterr()
         words = [str(word) for name, values in options.items() for word in (f"--{name}", *values)]
         code = main(["composite", *words])

@@ -84,6 +84,11 @@ def test_kind_and_lexical_index_stay(here: Path) -> None:
             "--data jsonl:second --add --tokenizer minilm",
             "built with tokenizer 'smollm2', the configured one is 'minilm'",
         ),
+        (
+            "--data jsonl:second --add --index.kind hnsw",
+            "the store was built with index {'kind': 'flat'}, the configured",
+        ),
+        ("--remove a --chunk_size 32", "the store was built with chunk_size 96, the configured one is 32"),
         ("--remove a z", "the store has no document 'z'"),
         ("--remove a b", "no chunk would be left in the store"),
         ("--remove a --data jsonl:second", "--remove with --data needs --add"),

@@ -80,6 +80,17 @@ def test_a_table_without_texts_for_publishing(capsys: pytest.CaptureFixture[str]
         (["--out", "l.parquet", "--gain-mode=absolute"], "--gain_mode says something about --select or --merge, which"),
         (["--rescore", "a.parquet", "--minimum_gain", "0.3"], "--minimum_gain says something about --select or"),
         (["--data", "demo", "--out", "l.parquet", "--probe", "3"], "--probe says something about --dry_run, which was"),
+        (["--select", LABELS, "--limit", "3"], "--limit has no effect beside --select, which labels nothing; leave it"),
+        (["--select", LABELS, "--data", "demo"], "--data has no effect beside --select, which labels nothing"),
+        (["--select", LABELS, "--out", "l.parquet"], "--out has no effect beside --select, which labels nothing"),
+        (["--select", LABELS, "--dry-run", "--json"], "--dry_run has no effect beside --select"),
+        (["--select", LABELS, "--grid.iterations", "[5]"], "--grid.iterations has no effect beside --select"),
+        (
+            ["--merge", LABELS, "--out", "l.parquet", "--compose=9"],
+            "--compose has no effect beside --merge, which label",
+        ),
+        (["--merge", LABELS, "--out", "l.parquet", "--skip", LABELS], "--skip has no effect beside --merge"),
+        (["--merge", LABELS, "--out", "l.parquet", "--rerankers.bm25.k1=1"], "--rerankers.bm25.k1 has no effect besid"),
         (["--select", "missing.parquet"], "missing.parquet does not exist"),
         (["--select", Path(LABELS).parent], "is a directory; name a file in it, NAME.parquet"),
         (["--select", LABELS, "--noise", "drop"], "noise cannot be 'drop'"),
@@ -100,9 +111,37 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_file_says_of_labelling_is_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One file may serve the whole of a user's work: only what is said on the command line must have an effect."""
+    config = tmp_path / "labels.yaml"
+    config.write_text("data: demo\nlimit: 3\ngrid: {iterations: [5]}\nout: l.parquet\nrerankers: {bm25: {}}\n")
+    alone, beside = run(capsys, "--select", LABELS), run(capsys, "--config", config, "--select", LABELS)
+    assert alone == beside and alone[0] == 0
+
+
 def test_a_table_cannot_take_a_directory_s_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "all.parquet").mkdir()
     code, out, err = run(capsys, "--merge", LABELS, "--out", tmp_path / "all.parquet")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "all.parquet is a directory; name a file, such as" in err
     assert [path.name for path in tmp_path.rglob("*")] == ["all.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rescore", LABELS, "--grid.iterations", "[5]"], "--grid.iterations has no effect beside --rescore, whose"),
+        (["--rescore", LABELS, "--grid", "{iterations: [5]}"], "--grid has no effect beside --rescore, whose table"),
+        (["--rescore", LABELS, "--rerankers", "{bm25: {}}"], "--rerankers has no effect beside --rescore"),
+        (["--rescore", LABELS, "--search.budget", "99"], "--search.budget has no effect beside --rescore"),
+        (["--rescore", LABELS, "--candidates", "9"], "--candidates has no effect beside --rescore"),
+        (["--data", "demo", "--reranker", "bm25"], "--reranker has no effect on labels, which compare all of --reran"),
+        (["--data", "demo", "--search.iterations", "5"], "--search.iterations has no effect on labels"),
+    ],
+)
+def test_settings_of_the_pipeline_without_effect_are_warned_of(
+    capsys: pytest.CaptureFixture[str], arguments: list[object], message: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 2)  # the second says what else is missing
+    assert err.startswith(f"corag: warning: {message}")

@@ -317,7 +317,7 @@ def test_gpu_config(labels: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--data.batch_size", "many"], r"data.batch_size.*many"),
         (["--data.batch_size", "0"], "batch_size must be at least 1, got 0"),
         (["--data.minimum_gain", "50"], "0 of 30 training questions"),
-        (["--model.unknown", "1"], r"unrecognized arguments: --model.unknown"),
+        (["--model.unknown", "1"], "there is no option --model.unknown"),
         (["--model.hidden", "[0]"], "hidden widths must be whole numbers"),
         (["--config", "none.yaml"], r"none.yaml"),
         (["--ckpt_path", "none.ckpt"], r"none.ckpt"),

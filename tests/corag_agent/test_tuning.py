@@ -322,7 +322,7 @@ def test_an_unusable_space(
         (["--sampler", "grid"], "sampler must be one of tpe, random, got 'grid'"),
         (["--set", "checkpoint.monitor=train/loss"], "checkpoint.monitor must be of the validation split"),
         (["--set", "trainer.devices=2"], "trainer.devices must be 1 or one number in a list, got 2"),
-        (["--set", "model.unknown=1"], "Group 'model' does not accept option 'unknown'"),
+        (["--set", "model.unknown=1"], "model has no option unknown; `corag fit --help` shows all"),
         (["--set", "model.margin=[1"], "--set model.margin=[1: the value is not YAML"),
         (["--set", "model.margin"], "--set takes KEY=VALUE, such as trainer.max_epochs=30, got 'model.margin'"),
         (["--fit.model.margin", "1"], "--fit.model.margin belongs in a file; on the command line, --set KEY=VALUE"),

@@ -163,6 +163,13 @@ def test_features_beside_the_embedding(tmp_path: Path) -> None:
 def test_an_embedding_that_overflows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="too large to compute with"):
         fused(tmp_path, ["embedding"]).predict([3e38, 3e38])
+    tensors, config = second_version()
+    for name, values in (("settings_head.weight", [[3e38, -3e38]] * 3), ("input_scale", [3e38] * 4)):
+        huge = ConfigurationAgent({**tensors, name: np.array(values, np.float32)}, config)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(InputError, match="too large to compute with"):
+                huge.predict([9.0, 9.0, 0.0, 0.0])
 
 
 def test_settings_of_the_chosen_reranker(tmp_path: Path) -> None:

@@ -376,6 +376,14 @@ def test_a_stream_may_end_without_done():
         assert list(connect(url).stream("Hi", 9)) == ["Li", "ght."]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_answer_may_hold_whatever_else_separates_lines(end):
+    event = json.dumps(delta("光\u2028two\u2029three\x85", "stop"), ensure_ascii=False)  # as llama.cpp writes it
+    reply = Reply(body=f"data: {event}{end}{end}data: [DONE]{end}{end}", kind="text/event-stream")
+    with serving(reply) as (url, _):
+        assert list(connect(url).stream("Hi", 9)) == ["光\u2028two\u2029three\x85"]
+
+
 def test_a_closed_client_says_so():
     generator = connect("http://127.0.0.1:9/v1")
     generator.close()

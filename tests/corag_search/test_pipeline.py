@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,6 +110,39 @@ def test_streaming_gives_the_same_text(corag: Corag) -> None:
     assert len(pieces) > 1
     assert "".join(pieces) == stream.answer.text == answer.text
     assert stream.answer.citations == answer.citations
+
+
+def test_pieces_that_are_no_text_are_refused(corag: Corag) -> None:
+    """Such as the content of an OpenAI delta, None at the first; an asynchronous stream must not end there."""
+
+    class Passing:
+        name, context_length = "passing", None
+
+        def stream(self, prompt: str, max_tokens: int) -> Iterator[str | None]:
+            yield from ("330", None, " m")
+
+    passing = Corag(corag.store, corag.embedder, corag.config, generator=Passing())  # type: ignore[arg-type]
+    refusal = "generator 'passing' streamed None; each piece must be a text"
+    with pytest.raises(InputError, match=refusal):
+        list(passing.stream(QUESTION))
+
+    async def pieces() -> list[str]:
+        return [piece async for piece in passing.astream(QUESTION)]
+
+    with pytest.raises(InputError, match=refusal):
+        asyncio.run(pieces())
+
+
+@pytest.mark.parametrize("found", [None, 5, "text", {Chunk("a", "a", 1)}, {"a": Chunk("a", "a", 1)}], ids=repr)
+def test_a_retriever_that_gives_no_list_is_refused(found: object) -> None:
+    class Own:
+        def retrieve(self, query: str, k: int, *, embedding: np.ndarray | None = None) -> object:
+            return found
+
+    own = Corag(None, None, retriever=Own())  # type: ignore[arg-type]
+    for use in (lambda: own.search(QUESTION), lambda: own.warm_up(answers=False)):
+        with pytest.raises(InputError, match="a retriever must return a list of chunks, best first, got"):
+            use()
 
 
 def test_async_does_not_block_the_event_loop(corag: Corag) -> None:

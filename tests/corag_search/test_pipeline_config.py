@@ -112,3 +112,30 @@ def test_what_is_no_configuration(config: Any) -> None:
         Corag.from_config(config)
     with pytest.raises(InputError, match="configuration must be a mapping with keys out of embedder"):
         PipelineConfig.from_dict(config)
+
+
+HUGE = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({name: [HUGE]} for name in ("chunk_size", "retrieval", "store", "embedder", "index", "rerankers", "search")),
+        *({name: {HUGE: 1}} for name in ("generator", "index", "rerankers", "search", "prompt")),
+        *({"index": {"kind": "ivfpq"} | option} for option in ({"refine": HUGE}, {"m": HUGE}, {HUGE: 1})),
+        *({"search": {name: HUGE}} for name in ("budget", "exploration", "selection")),
+        {"index": HUGE},
+        {"prompt": {"passage": HUGE}},
+        {HUGE: 1},
+    ],
+)
+def test_of_a_huge_value_only_the_beginning_is_shown(values: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"x{30}") as told:
+        PipelineConfig.from_dict(values)
+    assert len(str(told.value)) < 400
+
+
+def test_of_a_huge_configuration_only_the_beginning_is_shown() -> None:
+    with pytest.raises(InputError, match=r"x{30}") as told:
+        PipelineConfig.of([HUGE])  # type: ignore[arg-type]
+    assert len(str(told.value)) < 400

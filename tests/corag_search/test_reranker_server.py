@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import random
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -368,16 +369,64 @@ def test_nobody_there():
         connect("http://127.0.0.1:9").score(QUERY, [[A]])
 
 
-def test_retry_after_is_honoured_within_its_limit(monkeypatch):
-    slept: list[float] = []
-    monkeypatch.setattr("corag_search.retry.time.sleep", slept.append)
-    with replying(Reply(status=429, headers={"Retry-After": "7"}), FINE) as (url, requests):
+def test_retry_after_is_honoured_within_its_limit():
+    start = time.monotonic()
+    with replying(Reply(status=429, headers={"Retry-After": "0.2"}), FINE) as (url, requests):
         assert connect(url).score(QUERY, [[A]]).tolist() == [0.5]
-        assert slept == [7]
+        assert time.monotonic() - start >= 0.2
     with replying(Reply(status=429, headers={"Retry-After": "3600"})) as (url, requests):
         with pytest.raises(RerankerError, match=r"asks to wait 3600 s, longer than longest_wait=60 s"):
             connect(url).score(QUERY, [[A]])
-        assert len(requests) == 1 and slept == [7]
+        assert len(requests) == 1
+
+
+def test_nobody_waits_for_a_request_that_is_not_wanted_any_more():
+    """The first to fail ends the waits of the others, which would hold up the next search and the process's end."""
+    busy = threading.Event()
+
+    def answer(path, body):
+        if body["texts"] == ["a"]:
+            busy.set()
+            return Reply(status=429, headers={"Retry-After": "30"})
+        busy.wait(10)
+        return Reply({"message": "bad"}, 400)
+
+    with serving(answer) as (url, _):
+        start, reranker = time.monotonic(), connect(url, batch_size=1)
+        with pytest.raises(RerankerError, match=r"answered 400 \(bad\)$"):
+            reranker.score(QUERY, [[A], [B]])
+        reranker.close()  # joins the threads
+    assert time.monotonic() - start < 20
+
+
+def test_closing_while_others_search_ends_their_searches():
+    asked, closed = threading.Event(), threading.Event()
+
+    def answer(path, body):
+        asked.set()
+        closed.wait(10)
+        return Reply(results(0.5, key="score"))
+
+    found: list[Exception] = []
+
+    def ask():
+        with pytest.raises(RerankerError, match="was closed; load it again") as error:
+            reranker.score(QUERY, [[A], [B], [C]])
+        found.append(error.value)
+
+    with serving(answer) as (url, requests):
+        reranker = connect(url, batch_size=1, concurrency=1)
+        asking, closing = (threading.Thread(target=target, daemon=True) for target in (ask, reranker.close))
+        asking.start()
+        asked.wait(10)
+        closing.start()
+        with pytest.raises(RuntimeError):  # until it is closed, its pool takes tasks
+            while True:
+                reranker._pool.submit(int)
+        closed.set()
+        for thread in (asking, closing):
+            thread.join(10)
+    assert len(found) == len(requests) == 1
 
 
 def test_a_closed_client_says_so():

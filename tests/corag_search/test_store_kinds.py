@@ -242,9 +242,18 @@ def test_settings_hold_in_the_index(tmp_path) -> None:
         ("hnsw", "efConstruction", 2**31 - 1),
         ("ivfpq", "nprobe", 2**31 - 1),
         ("ivfpq", "nlist", 2**31 - 1),
-        ("ivfpq", "k_factor", 10_000),
+        ("ivfpq", "k_factor", 1_000),
     ],
 )
 def test_options_are_not_greater_than_there_is_room_for(kind: str, option: str, most: int) -> None:
     with pytest.raises(InputError, match=f"index {kind}: {option} must be at most {most:,}, got {most + 1:,}"):
         index_kind({"kind": kind, option: most + 1})
+
+
+def test_a_store_of_the_greatest_options_is_read_again(tmp_path) -> None:
+    for kind in (HNSWIndex(M=4096), IVFPQIndex(nlist=1, nprobe=2**31 - 1, nbits=4, k_factor=1000)):
+        store = made(kind, count=30)
+        store.save(tmp_path / kind.kind)
+        again = VectorStore.load(tmp_path / kind.kind)
+        assert again.search(unit(1)[0], 5) == store.search(unit(1)[0], 5)
+        assert len(again.add_embeddings(named(3, "e"), unit(3, seed=1))) == 33

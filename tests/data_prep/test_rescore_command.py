@@ -43,6 +43,10 @@ def test_new_references_cost_no_search_and_no_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_data(tmp_path)
+    # In a file, as here, settings of the search may stand for a new score too: the table's are meant.
+    config = tmp_path / "labels.yaml"
+    grid = {"iterations": [1, 3], "exploration": [0.5], "cost_coefficient": [0.0]}
+    config.write_text(json.dumps({"rerankers": {"bm25": {}, "cosine": {}}, "candidates": 4, "grid": grid}))
     plain, start, anew = (tmp_path / f"{name}.parquet" for name in ("plain", "start", "anew"))
     with serving(endpoint) as (url, requests):
         generator = {"name": "openai", "base_url": f"{url}/v1", "model": "m"}
@@ -51,10 +55,9 @@ def test_new_references_cost_no_search_and_no_answer(
             code = main(
                 [
                     *("label", "--data", f"jsonl:{tmp_path}", "--out", str(out)),
-                    *("--rerankers", "{bm25: {}, cosine: {}}", "--candidates", "4", "--chunk-size", "32"),
+                    *("--config", str(config), "--chunk-size", "32"),
                     *("--tokenizer", "minilm"),  # no model beside MiniLM is loaded
                     *("--generator", json.dumps({**generator, **of_generator})),
-                    *("--grid.iterations", "[1, 3]", "--grid.exploration", "[0.5]", "--grid.cost_coefficient", "[0.0]"),
                     *options,
                 ]
             )
@@ -87,10 +90,21 @@ def test_new_references_cost_no_search_and_no_answer(
             ours, theirs = (path.with_name(f"{path.stem}{part}.parquet") for path in (anew, start))
             assert ours.read_bytes() == theirs.read_bytes()
 
+        # Scored in two parts, each without knowing the other's ledger, it is the same table.
+        one, rest, both = (tmp_path / f"{name}.parquet" for name in ("one", "rest", "both"))
+        assert label(one, *options, "--limit", "1")[0] == label(rest, *options, "--skip", str(one))[0] == 0
+        assert len(LabelTable.read(one)) == 1 and len(LabelTable.read(rest)) == 3
+        assert main(["label", "--merge", str(one), str(rest), "--out", str(both)]) == 0
+        assert both.read_bytes() == anew.read_bytes()
+        capsys.readouterr()
+        refused = label(tmp_path / "x.parquet", *options, "--skip", str(plain))
+        assert refused[0] == 2 and "skip leaves nothing to label: its tables have all 4 questions" in refused[2]
+        assert len(requests) == asked
+
         sampled = tmp_path / "sampled.parquet"
         options = ("--rescore", str(plain), "--samples", "2", "--limit", "3")
-        # The command's rerankers are not looked at, so nothing is said of their number.
-        code, _, errors = label(sampled, *options, "--rerankers", "{bm25: {}}", temperature=0.7, seed=0)
+        config.write_text("rerankers: {bm25: {}}")  # is not looked at, so nothing is said of their number
+        code, _, errors = label(sampled, *options, temperature=0.7, seed=0)
         assert (
             code == 0
             and "rerankers names only" not in errors

@@ -120,6 +120,8 @@ def test_the_trade_off_is_zero_where_its_formula_means_nothing() -> None:
     assert adaptive_trade_off(good, alike, two, 19) == 0  # one chunk fits
     assert adaptive_trade_off(good, unlike, two, 100) == 0
     assert adaptive_trade_off(good * 0, alike, two, 100) == 0
+    huge = np.full(4, 2**62)  # together 0 in 64 bits
+    assert adaptive_trade_off(np.full(4, 0.5), np.ones((4, 4)), huge, 2**63 - 1) == 0
 
 
 def test_the_first_chunk_is_taken_even_without_gain() -> None:
