@@ -104,11 +104,15 @@ def synthesise_questions(
         progress(1)
         if len(found) == count:
             return tuple(found)
+    if not tried:
+        raise InputError(
+            f"no chunk of {dataset.name} has the {_SHORTEST_CHUNK} words that a question is asked about; take larger "
+            "chunks, or give a file of questions"
+        )
     if not found:
         raise InputError(
-            f"{generator.name} wrote no usable question about {tried} chunks of {dataset.name}"
-            + (f" (the last answer: {' '.join(written.split())[:60]!r})" if written else " (none is long enough)")
-            + "; configure a larger model, or give a file of questions"
+            f"{generator.name} wrote no usable question about {tried} chunks of {dataset.name} (the last answer: "
+            f"{' '.join(written.split())[:60]!r}); configure a larger model, or give a file of questions"
         )
     _log.warning("%s: only %d of %d synthetic questions, from %d chunks", dataset.name, len(found), count, tried)
     return tuple(found)

@@ -35,6 +35,7 @@ EXAMPLE = """  corag label --data demo --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --limit 50 --out runs/labels.parquet
   corag label --config configs/local.yaml --data squad:dev.json --compose 150 --out runs/compound.parquet
   corag label --config configs/local.yaml --data files:handbook --synthesise 200 --out runs/handbook.parquet
+  corag label --data squad:dev.json --skip runs/labels.parquet --limit 100 --out runs/more.parquet
   corag label --data squad:dev.json --out runs/labels.parquet --dry-run --price.prompt 0.5 --price.answer 1.5
   corag label --config configs/paper.yaml --data squad:dev.json --out runs/paper.parquet --llm-concurrency 32
   corag label --data squad:dev.json --rescore runs/labels.parquet --references llm,human --out runs/both.parquet
