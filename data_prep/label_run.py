@@ -228,8 +228,8 @@ def check_job(wanted: Sequence[Question], out: Path, references: Sequence[str]) 
     """
     if not wanted:
         raise InputError(
-            "there are no questions to label; give a data set that has some (beside documents: questions.jsonl), or let "
-            "the language model write some with --synthesise N"
+            "there are no questions to label; give a data set that has some (beside documents: questions.jsonl), or "
+            "let the language model write some with --synthesise N"
         )
     without_gold = [question.id for question in wanted if not question.gold_passages]
     if LLM in references and without_gold:

@@ -126,7 +126,7 @@ def test_a_model_that_writes_nothing_usable_is_given_up():
         written(towers(100), generator, 10)
     assert "scripted wrote no usable question about 25 chunks of towers" in str(error.value)
     assert "\n" not in str(error.value) and len(generator.prompts) == 25
-    with pytest.raises(InputError, match="no chunk of .* has the 20 words that a question is asked about"):
+    with pytest.raises(InputError, match=r"no chunk of .* has the 20 words that a question is asked about"):
         written(Dataset("short", (Document("d", "A heading"),), ()), generator, 1)
     for count in (0, -1):
         with pytest.raises(InputError, match="synthesise must be a whole number of questions, at least 1"):
