@@ -34,7 +34,7 @@ def queries_of(arguments: argparse.Namespace) -> list[str]:
         check_query(arguments.query)
         return [arguments.query]
     try:
-        lines = arguments.queries.read_text(encoding="utf-8-sig").splitlines()
+        lines = arguments.queries.read_text(encoding="utf-8-sig").split("\n")  # not where `splitlines` cuts besides
     except UnicodeDecodeError as error:
         raise InputError(f"{arguments.queries} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     queries = [line.strip() for line in lines if line.strip()]

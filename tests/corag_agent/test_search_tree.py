@@ -62,14 +62,15 @@ def test_the_tree_as_a_page(capsys: pytest.CaptureFixture[str], store: Path, tmp
 @pytest.mark.models
 def test_each_query_of_a_file_has_its_tree(capsys: pytest.CaptureFixture[str], store: Path, tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
-    queries.write_text(f"{QUERY}\n\nHow long is the bridge?\n", encoding="utf-8")
+    second = "How long\u2028is the bridge?"  # one line, as JSON and editors have it
+    queries.write_bytes(f"{QUERY}\r\n\r\n{second}\r\n".encode())
     code, _, err = search(capsys, store, "--queries", queries, "--tree", tmp_path / "trees" / "t.v2.json")
     assert (code, err) == (0, "")
     files = sorted((tmp_path / "trees").iterdir())
     assert [file.name for file in files] == ["t.v2-1.json", "t.v2-2.json"]
     assert [json.loads(file.read_text(encoding="utf-8"))["query"] for file in files] == [
         QUERY,
-        "How long is the bridge?",
+        second,
     ]
 
 
