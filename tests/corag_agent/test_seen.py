@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -131,13 +132,16 @@ def test_what_weights_were_started_from_is_seen_too(labels: str, tmp_path: Path,
 
 def test_what_is_started_from_is_read_once(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = fit(labels, tmp_path / "first")
-    read = []
-    load = ConfigurationAgentModule.load_from_checkpoint
+    read, loaded = [], []
+    read_bytes, load = Path.read_bytes, ConfigurationAgentModule.load_from_checkpoint
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or read_bytes(path))
     monkeypatch.setattr(
-        ConfigurationAgentModule, "load_from_checkpoint", lambda path, **given: read.append(path) or load(path, **given)
+        ConfigurationAgentModule,
+        "load_from_checkpoint",
+        lambda file, **given: loaded.append(type(file)) or load(file, **given),
     )
     fit(labels, tmp_path / "second", "--model.init_from", str(start))
-    assert read == [start]
+    assert read.count(start) == 1 and loaded == [io.BytesIO]
 
 
 def test_a_record_of_names_in_the_clear_as_the_first_composites_have_it() -> None:
