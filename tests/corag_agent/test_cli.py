@@ -17,6 +17,9 @@ import pytest
 from corag_agent.cli import COMMANDS, READER_GONE, _underscored, main
 from corag_agent.commands.parser import make_parser
 from corag_search.shipped import shipped
+from data_prep.demo_corpus import LABELS
+
+RESCORE = ("label", "--rescore", LABELS)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -245,18 +248,26 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["search", "--store", "s", "--query", "q", "--prior", "bm25"], "--prior has no effect without --search.expan"),
-        (["evaluate", "--out", "e", "--reranker", "bm25"], "--reranker has no effect on an evaluation, whose methods"),
+        (
+            ["search", "--store", "nowhere", "--query", "q", "--prior", "bm25"],
+            "--prior has no effect without --search.e",
+        ),
+        (["evaluate", "--out", "nowhere", "--reranker", "bm25"], "--reranker has no effect on an evaluation, whose me"),
+        (["label", "--data", "demo", "--reranker", "bm25"], "--reranker has no effect on labels, which compare all of"),
+        (["label", "--data", "demo", "--search.iterations", "5"], "--search.iterations has no effect on labels"),
+        (
+            [*RESCORE, "--grid.iterations", "[5]"],
+            "--grid.iterations has no effect beside --rescore, whose table settles",
+        ),
+        ([*RESCORE, "--grid", "{iterations: [5]}"], "--grid has no effect beside --rescore, whose table settles it"),
+        ([*RESCORE, "--rerankers", "{bm25: {}}"], "--rerankers has no effect beside --rescore"),
+        ([*RESCORE, "--search.budget", "99"], "--search.budget has no effect beside --rescore"),
+        ([*RESCORE, "--candidates", "9"], "--candidates has no effect beside --rescore"),
     ],
 )
-def test_a_setting_of_the_pipeline_without_effect_is_warned_of(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    message: str,
+def test_settings_of_the_pipeline_without_effect_are_warned_of(
+    capsys: pytest.CaptureFixture[str], arguments: list[object], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, *arguments)
     assert (code, out, err.count("\n")) == (2, "", 2)  # the second says what else is missing
     assert err.startswith(f"corag: warning: {message}")

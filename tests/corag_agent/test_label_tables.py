@@ -125,23 +125,3 @@ def test_a_table_cannot_take_a_directory_s_place(capsys: pytest.CaptureFixture[s
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "all.parquet is a directory; name a file, such as" in err
     assert [path.name for path in tmp_path.rglob("*")] == ["all.parquet"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--rescore", LABELS, "--grid.iterations", "[5]"], "--grid.iterations has no effect beside --rescore, whose"),
-        (["--rescore", LABELS, "--grid", "{iterations: [5]}"], "--grid has no effect beside --rescore, whose table"),
-        (["--rescore", LABELS, "--rerankers", "{bm25: {}}"], "--rerankers has no effect beside --rescore"),
-        (["--rescore", LABELS, "--search.budget", "99"], "--search.budget has no effect beside --rescore"),
-        (["--rescore", LABELS, "--candidates", "9"], "--candidates has no effect beside --rescore"),
-        (["--data", "demo", "--reranker", "bm25"], "--reranker has no effect on labels, which compare all of --reran"),
-        (["--data", "demo", "--search.iterations", "5"], "--search.iterations has no effect on labels"),
-    ],
-)
-def test_settings_of_the_pipeline_without_effect_are_warned_of(
-    capsys: pytest.CaptureFixture[str], arguments: list[object], message: str
-) -> None:
-    code, out, err = run(capsys, *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 2)  # the second says what else is missing
-    assert err.startswith(f"corag: warning: {message}")

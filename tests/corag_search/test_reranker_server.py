@@ -369,15 +369,22 @@ def test_nobody_there():
         connect("http://127.0.0.1:9").score(QUERY, [[A]])
 
 
-def test_retry_after_is_honoured_within_its_limit():
-    start = time.monotonic()
-    with replying(Reply(status=429, headers={"Retry-After": "0.2"}), FINE) as (url, requests):
+def test_retry_after_is_honoured_within_its_limit(monkeypatch):
+    waited: list[float | None] = []
+
+    class Recorded(threading.Event):
+        def wait(self, timeout=None):
+            waited.append(timeout)
+            return False
+
+    monkeypatch.setattr("corag_search.rerankers.server.Event", Recorded)
+    with replying(Reply(status=429, headers={"Retry-After": "7"}), FINE) as (url, requests):
         assert connect(url).score(QUERY, [[A]]).tolist() == [0.5]
-        assert time.monotonic() - start >= 0.2
+        assert waited == [7]
     with replying(Reply(status=429, headers={"Retry-After": "3600"})) as (url, requests):
         with pytest.raises(RerankerError, match=r"asks to wait 3600 s, longer than longest_wait=60 s"):
             connect(url).score(QUERY, [[A]])
-        assert len(requests) == 1
+        assert len(requests) == 1 and waited == [7]
 
 
 def test_nobody_waits_for_a_request_that_is_not_wanted_any_more():
